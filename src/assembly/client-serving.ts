@@ -1,4 +1,5 @@
 import { create, fromJson } from '@bufbuild/protobuf';
+import type { Awaitable } from '../admin/service.ts';
 import type { ClientTls, Config } from '../config/config.ts';
 import { fetchRoutes } from '../downstream/polls/polls.ts';
 import { RestPolls } from '../downstream/polls/rest-polls.ts';
@@ -13,6 +14,7 @@ import { Health } from '../gen/health_pb.ts';
 import { ServerReflection } from '../gen/reflection_pb.ts';
 import {
   type ClientStatusQuery,
+  type ClientStatusResult,
   csds,
   csdsCalls,
   maxConnectBytes,
@@ -30,7 +32,7 @@ import type { Spans } from '../observe/update-traces.ts';
 import type { Account } from '../wire/accounts.ts';
 import { formatAddress, formatHostPort } from '../wire/address.ts';
 import type { ListenerOptions } from '../wire/client-connections.ts';
-import { type EncodedStatus, statusJson } from '../wire/client-status.ts';
+import { statusJson } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
@@ -134,9 +136,7 @@ export async function openClientListeners(
 export interface ClientAnswers {
   /** For the health service. */
   readonly serving: () => boolean;
-  readonly clientStatus: (
-    query: ClientStatusQuery,
-  ) => Promise<Result<EncodedStatus, GrpcStatus>> | Result<EncodedStatus, GrpcStatus>;
+  readonly clientStatus: (query: ClientStatusQuery) => Awaitable<ClientStatusResult>;
 }
 
 /** `drain`: GOAWAY, and the end of what clients have open, over the time given; then it is closed. */

@@ -46,33 +46,28 @@ class KnownClient implements ClientContext, SidedClient {
 
   constructor(
     node: ClientNode,
-    metadataPaths: ReadonlySet<string>,
-    access: Access,
     peer: PeerNames,
-    exempt: boolean,
-    mayBeRelay: boolean,
-    trust: string,
     derived: DerivedParameters,
-    classKey: string,
-    mayBeCanary: boolean,
+    access: Access,
+    rules: ClientRules,
   ) {
-    this.mayBeCanary = mayBeCanary;
     this.node = node;
-    this.metadataPaths = metadataPaths;
+    this.metadataPaths = rules.metadataPaths;
     this.access = access;
     this.address = peer.address;
     this.#identity = verifiedIdentity(peer);
-    this.exempt = exempt;
-    this.trust = trust;
+    this.exempt = rules.isRelay(peer);
+    this.trust = rules.trust;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
     this.ttl = node.clientFeatures.includes(ttlFeature);
     this.relay = node.userAgentName === USER_AGENT;
     this.isEnvoy = node.userAgentName === 'envoy';
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
-    this.loadOrigin = mayBeRelay ? originOfFeatures(node.clientFeatures) : itsOwn;
+    this.loadOrigin = rules.mayBeRelay(peer) ? originOfFeatures(node.clientFeatures) : itsOwn;
     this.#derived = derived;
-    this.classKey = classKey;
+    this.classKey = rules.classKeyOf(derived, access.key);
+    this.mayBeCanary = rules.mayBeCanary(peer);
   }
 
   get selectionGroup(): object {
@@ -110,23 +105,27 @@ class KnownClient implements ClientContext, SidedClient {
   }
 }
 
+/** What is longer is shown as its hash: a key is kept for each class, in lists of canaries and on the disk. */
+const longestClassKey = 256;
+
 type MetadataRule = Pick<Config['parameters'][number], 'key' | 'from'>;
 
 /** Applies the rules in force to a client's node and certificate. */
 export class ClientRules {
   readonly #derivation: ReturnType<typeof compileParameterRules>;
   readonly #authorization: ReturnType<typeof compileAuthorization>;
-  readonly #isRelay: (peer: PeerNames) => boolean;
+  /** It comes by a Unix socket, or limits.relay_peers names it. The limits of clients do not bind it. */
+  readonly isRelay: (peer: PeerNames) => boolean;
   readonly #verifies: boolean;
-  readonly #mayBeCanary: (peer: PeerNames) => boolean;
+  readonly mayBeCanary: (peer: PeerNames) => boolean;
   /** The parameter rules that read metadata. */
   readonly #metadataRules: readonly MetadataRule[];
-  readonly #metadataPaths: ReadonlySet<string>;
+  readonly metadataPaths: ReadonlySet<string>;
   /** The same, of a node's metadata. */
   readonly wantedMetadata: WantedMetadata;
-  readonly #trust: string;
+  readonly trust: string;
   readonly #sideOf: SideOf;
-  readonly #classes = new ClassKeys();
+  readonly #classKeys = new WeakMap<DerivedParameters, Map<string, string>>();
 
   /** `canaryPrincipals`: who may be a canary; empty: anybody. */
   constructor(config: Config, sideOf: SideOf = () => 'released', canaryPrincipals: readonly string[] = []) {
@@ -137,27 +136,31 @@ export class ClientRules {
     this.#verifies = config.xds.tls?.ca !== undefined;
     const { relayPeers } = config.limits;
     const listed = relayPeers.length === 0 ? () => false : compilePrincipals(relayPeers);
-    this.#isRelay = (peer) => peer.unix || listed(peer);
+    this.isRelay = (peer) => peer.unix || listed(peer);
     const named = compilePrincipals(canaryPrincipals);
     // By a Unix socket there are no certificates: who reaches it is let in by the system.
-    this.#mayBeCanary = (peer) => canaryPrincipals.length === 0 || peer.unix || named(peer);
+    this.mayBeCanary = (peer) => canaryPrincipals.length === 0 || peer.unix || named(peer);
     const ofMetadata = config.parameters.filter(({ from }) => nodePath(from)?.[0] === 'metadata');
     // Rules for several authorities may have the same key and field.
     const distinct = new Map(ofMetadata.map((rule) => [JSON.stringify([rule.key, rule.from]), rule]));
     this.#metadataRules = [...distinct.values()];
-    this.#metadataPaths = new Set(this.#metadataRules.map(({ from }) => from));
-    this.wantedMetadata = wantedMetadata(this.#metadataPaths);
-    this.#trust = trustOf(config.parameters);
-  }
-
-  /** It comes by a Unix socket, or limits.relay_peers names it. The limits of clients do not bind it. */
-  isRelay(peer: PeerNames): boolean {
-    return this.#isRelay(peer);
+    this.metadataPaths = new Set(this.#metadataRules.map(({ from }) => from));
+    this.wantedMetadata = wantedMetadata(this.metadataPaths);
+    this.trust = trustOf(config.parameters);
   }
 
   /** Whether what it says of itself as a relay is believed. Where clients are not verified, anybody can say it. */
   mayBeRelay(peer: PeerNames): boolean {
-    return !this.#verifies || this.#isRelay(peer);
+    return !this.#verifies || this.isRelay(peer);
+  }
+
+  /** A class of clients has one set of derived parameters and one access, whatever side they are on. */
+  classKeyOf(derived: DerivedParameters, accessKey: string): string {
+    const byAccess = getOrMake(this.#classKeys, derived, () => new Map());
+    return getOrMake(byAccess, accessKey, () => {
+      const text = JSON.stringify([derived.for(undefined).key, accessKey]);
+      return text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
+    });
   }
 
   accessOf(peer: Peer): Access {
@@ -184,37 +187,10 @@ export class ClientRules {
 
   #apply(node: ClientNode, peer: Peer): ClientContext {
     const derived = this.#derivation.of(node, peer);
-    const rules = this.#authorization.accessOf(peer).guardedBy(derived);
-    const client = new KnownClient(
-      node,
-      this.#metadataPaths,
-      rules,
-      peer,
-      this.#isRelay(peer),
-      this.mayBeRelay(peer),
-      this.#trust,
-      derived,
-      this.#classes.keyOf(derived, rules.key),
-      this.#mayBeCanary(peer),
-    );
-    if (client.mayBeCanary && this.#sideOf(client) === 'canary') client.access = rules.ofCanaries;
+    const access = this.#authorization.accessOf(peer).guardedBy(derived);
+    const client = new KnownClient(node, peer, derived, access, this);
+    if (client.mayBeCanary && this.#sideOf(client) === 'canary') client.access = access.ofCanaries;
     return client;
-  }
-}
-
-/** What is longer is shown as its hash: a key is kept for each class, in lists of canaries and on the disk. */
-const longestClassKey = 256;
-
-/** The classes of clients: one set of derived parameters and one access, whatever side they are on. */
-class ClassKeys {
-  readonly #known = new WeakMap<DerivedParameters, Map<string, string>>();
-
-  keyOf(derived: DerivedParameters, rulesKey: string): string {
-    const byRules = getOrMake(this.#known, derived, () => new Map());
-    return getOrMake(byRules, rulesKey, () => {
-      const text = JSON.stringify([derived.for(undefined).key, rulesKey]);
-      return text.length <= longestClassKey ? text : hash('sha256', text, 'base64url');
-    });
   }
 }
 

@@ -1,18 +1,16 @@
 import type { Socket } from 'node:net';
 import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
-import type { StreamLimits } from '../downstream/services.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
 import { StatusScopes } from '../inspect/csds.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
 import type { LoadServer } from '../load/load-server.ts';
-import type { Side } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import type { Variant } from '../model/resource.ts';
-import type { SidedClient, SideOf } from '../model/rollout.ts';
+import type { SideOf } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Interest } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
@@ -32,7 +30,7 @@ import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { logGrpc } from '../upstream/ads/grpc-channel.ts';
 import { claims } from '../upstream/claims.ts';
-import { type AccountBounds, Accounts } from '../wire/accounts.ts';
+import { Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { denied, draining, exhausted, type Refusal } from '../wire/refusal.ts';
@@ -99,19 +97,22 @@ export interface ProcessRole
   /** The first client subscribed to this. */
   readonly subscribed?: (interest: Interest) => void;
   /** Judge and clients are in different processes. */
-  readonly rollout?: {
-    readonly sideOf: SideOf;
-    /** Who may be a canary, by the configuration in force; left out: this process has it. */
-    readonly canaryPrincipals?: () => readonly string[];
-    /** The clients that the judge of this process observes; undefined: its own. */
-    readonly fleet: Fleet | undefined;
-    /** Left out: the judge is in this process. */
-    readonly traffic?: TrafficJudge;
-    /** A client on the side of canaries has answered something. */
-    readonly canaryAnswered: () => void;
-    /** The stream of one has ended; it still has its types. */
-    readonly canaryEnded: (stream: XdsStream) => void;
-  };
+  readonly rollout?: JudgedClients;
+}
+
+/** The clients of this process, as they concern the judge. */
+interface JudgedClients {
+  readonly sideOf: SideOf;
+  /** Who may be a canary, by the configuration in force; left out: this process has it. */
+  readonly canaryPrincipals?: () => readonly string[];
+  /** The clients that the judge of this process observes; undefined: its own. */
+  readonly fleet: Fleet | undefined;
+  /** Left out: the judge is in this process. */
+  readonly traffic?: TrafficJudge;
+  /** A client on the side of canaries has answered something. */
+  readonly canaryAnswered: () => void;
+  /** The stream of one has ended; it still has its types. */
+  readonly canaryEnded: (stream: XdsStream) => void;
 }
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
@@ -147,14 +148,12 @@ export class Core {
   readonly #traffic: Traffic;
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
+  readonly #judge: JudgedClients;
   readonly #listeners = new Set<() => void>();
-  #config: Config;
-  #limits: StreamLimits;
-  #accountBounds: AccountBounds;
-  #rules: ClientRules;
-  #statusScopes: StatusScopes;
+  #inForce: ReturnType<typeof madeOf>;
   readonly #sessionShares: SessionShares;
-  #draining = false;
+  /** From now on no stream is taken. */
+  isDraining = false;
 
   constructor(
     config: Config,
@@ -171,11 +170,15 @@ export class Core {
     }: CoreDependencies,
     role: ProcessRole = {},
   ) {
-    this.#config = config;
     this.recorder = recorder;
-    this.#limits = streamLimits(config);
-    this.#accountBounds = accountBounds(config);
     this.#role = role;
+    this.#judge = role.rollout ?? {
+      sideOf: (client) => this.rollout.sideOf(client),
+      fleet: undefined,
+      canaryAnswered: () => this.rollout.answered(),
+      canaryEnded: (stream) => this.#canaryEnded(stream),
+    };
+    this.#inForce = madeOf(config, this.#judge);
     this.log = log;
     logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
@@ -183,9 +186,7 @@ export class Core {
     this.version = version;
     this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, { process: processMetrics });
     this.conditions = new Conditions(log);
-    this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
-    this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.spans = spans;
     this.traces = spans && new UpdateTraces(spans, systemClock);
     this.#streamMetrics = new StreamMetrics({
@@ -194,23 +195,22 @@ export class Core {
       clock: systemClock,
       log: streamLog,
       traces: this.traces,
-      canaryAnswered: (stream) => {
+      touched: (stream, isOfCanary) => {
         this.fleet.touched(stream);
-        this.#canaryAnswered();
+        if (isOfCanary) this.#judge.canaryAnswered();
       },
-      reselected: (stream) => this.fleet.touched(stream),
     });
     this.accounts = new Accounts(
       systemClock,
-      () => this.#accountBounds,
-      (peer) => this.#rules.isRelay(peer),
+      () => this.#inForce.accountBounds,
+      (peer) => this.rules.isRelay(peer),
     );
     this.admission = new Admission(this, role);
     this.relay = new Relay({
       clock: systemClock,
       controlPlane: config.node.id,
       idleMilliseconds: config.cache.idleTtlMs,
-      maxCacheBytes: () => this.#config.cache.maxBytes,
+      maxCacheBytes: () => this.config.cache.maxBytes,
       defer: (run) => setImmediate(run),
       journal,
       published: (commit) => {
@@ -231,31 +231,33 @@ export class Core {
           this.admission.streamClosed(stream.transport.peer);
           this.loops.streamEnded(stream.transport);
           streamLog.ended(stream);
-          this.#rolloutStreamEnded(stream);
+          // It still has its types.
+          if (stream.client?.access.side === 'canary') this.#judge.canaryEnded(stream);
+          this.fleet.touched(stream.id);
         },
       },
-      refusesPolls: (peer, { url }) => this.#pollRefusal(peer, url),
-      fetchMilliseconds: () => fetchMilliseconds(this.#config),
+      refusesPolls: (peer, { url }) => (this.isDraining ? draining : this.admission.denial(peer, url)),
+      fetchMilliseconds: () => fetchMilliseconds(this.config),
       streamPrefix: role.streamPrefix,
       upstreamPerSide: role.upstreamPerSide,
       isUnavailable: role.isUnavailable,
       refusal: role.refusal,
       isServed: role.isServed,
       leavesBehind: ({ type, selector }) => {
-        const upstream = this.#config.upstreams.find((one) => claims(one.claims, type, selector));
+        const upstream = this.config.upstreams.find((one) => claims(one.claims, type, selector));
         return upstream?.kind === 'ads' && upstream.protocol === 'SOTW';
       },
       downstream: {
         events: this.#streamMetrics,
-        limits: () => this.#limits,
-        constrained: () => this.#config.xds.plainClients === 'WITH_CONSTRAINTS',
-        contentVersions: () => this.#config.xds.sotwVersions === 'CONTENT',
+        limits: () => this.#inForce.limits,
+        constrained: () => this.config.xds.plainClients === 'WITH_CONSTRAINTS',
+        contentVersions: () => this.config.xds.sotwVersions === 'CONTENT',
         legacyWildcard: (type) =>
-          this.#config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
-        wantedMetadata: () => this.#rules.wantedMetadata,
-        context: (node, peer) => this.#rules.context(node, peer),
-        reapplyRules: (client, peer) => this.#rules.reapplyRules(client, peer),
-        sessions: (peer) => this.#sessionShares.of(peer),
+          this.config.xds.legacyWildcard?.includes(type) ?? typeInfo(type).legacyWildcard,
+        wantedMetadata: () => this.rules.wantedMetadata,
+        context: (node, peer) => this.rules.context(node, peer),
+        reapplyRules: (client, peer) => this.rules.reapplyRules(client, peer),
+        sessions: this.#sessionShares,
       },
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
@@ -269,7 +271,7 @@ export class Core {
         subscribed: (interest) => role.subscribed?.(interest),
       },
     });
-    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#canaryAnswered());
+    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#judge.canaryAnswered());
     this.checks = new Checks(config.rollout?.checks ?? [], {
       clock: systemClock,
       subject: () => whatWaits(this.rollout.report()),
@@ -281,7 +283,7 @@ export class Core {
       checks: this.checks,
       traffic: this.#traffic,
       gate: this.relay.gate,
-      fleet: role.rollout?.fleet ?? this.fleet,
+      fleet: this.#judge.fleet ?? this.fleet,
       clock: systemClock,
       revisions: () => ({
         revision: recorder?.history.releasedRevision ?? 0,
@@ -289,12 +291,12 @@ export class Core {
       }),
       saved: rolloutFile?.load(),
       hashOf: rolloutFile?.hashOf,
-      removalLimits: () => removalLimits(this.#config),
+      removalLimits: () => this.config.upstreams,
       events: rolloutEvents(this, rolloutFile),
     });
     this.loops = new LoopDetection(
       role.relayId ?? newRelayId(config.node.id),
-      (peer) => this.#rules.mayBeRelay(peer),
+      (peer) => this.rules.mayBeRelay(peer),
       systemClock,
       config.xds.tls?.ca === undefined ? longestUnverified : undefined,
     );
@@ -304,7 +306,7 @@ export class Core {
       relay: this.relay,
       relayId: this.loops.relayId,
       events: this.#streamMetrics,
-      limits: () => this.#limits,
+      limits: () => this.#inForce.limits,
       refuses: (peer, { type }) => this.refusal(peer, type),
       admission: this.admission,
     });
@@ -324,16 +326,12 @@ export class Core {
   }
 
   get config(): Config {
-    return this.#config;
-  }
-
-  get isDraining(): boolean {
-    return this.#draining;
+    return this.#inForce.config;
   }
 
   /** Who judges by the traffic of this process's clients. */
   get traffic(): TrafficJudge {
-    return this.#role.rollout?.traffic ?? this.#traffic;
+    return this.#judge.traffic ?? this.#traffic;
   }
 
   /** Before the ids of this process's streams. */
@@ -345,9 +343,8 @@ export class Core {
     return this.#role.sharesPort?.(listener) === true;
   }
 
-  /** From now on no stream is taken. */
   beginDrain(): void {
-    this.#draining = true;
+    this.isDraining = true;
     this.rollout.stop();
     this.notifications.stop();
     this.fleet.stop();
@@ -357,17 +354,13 @@ export class Core {
 
   /** The parts of a new version of the configuration that need no restart. */
   reload(config: Config): void {
-    this.#config = config;
-    this.#limits = streamLimits(config);
-    this.#accountBounds = accountBounds(config);
+    this.#inForce = madeOf(config, this.#judge);
     this.checks.reload(config.rollout?.checks ?? []);
     this.#traffic.reload(config.rollout);
     this.notifications.reload(config.rollout?.notify ?? []);
     this.rollout.reload(config.rollout);
-    this.#rules = this.#clientRules(config);
     this.siblings.reload(config);
     this.accounts.reload();
-    this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
     this.loadReports.reload();
     this.reapplyRules();
@@ -382,22 +375,17 @@ export class Core {
 
   /** Which streams CSDS shows to whom, by the configuration in force. */
   get statusScopes(): StatusScopes {
-    return this.#statusScopes;
+    return this.#inForce.statusScopes;
   }
 
   get rules(): ClientRules {
-    return this.#rules;
-  }
-
-  #clientRules(config: Config): ClientRules {
-    const principals = this.#role.rollout?.canaryPrincipals?.() ?? config.rollout?.canaryPrincipals;
-    return new ClientRules(config, (client) => this.#sideOf(client), principals);
+    return this.#inForce.rules;
   }
 
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
   refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
-    if (this.#draining && this.#role.loadReports !== 'primary') return draining;
+    if (this.isDraining && this.#role.loadReports !== 'primary') return draining;
     return this.admission.refusal(peer, type, this.openStreams);
   }
 
@@ -428,10 +416,6 @@ export class Core {
     const ofSiblings = Math.min(this.siblings.size, Math.max(0, count - this.streams));
     this.siblings.keepOldest(ofSiblings);
     this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size - ofSiblings));
-  }
-
-  #pollRefusal(peer: Peer, type: TypeUrl): Refusal | undefined {
-    return this.#draining ? draining : this.admission.denial(peer, type);
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */
@@ -475,26 +459,7 @@ export class Core {
     return { ...this.metrics.counted(), ...processCounters(), streams: this.streams, connections };
   }
 
-  #sideOf(client: SidedClient): Side {
-    return this.#role.rollout?.sideOf(client) ?? this.rollout.sideOf(client);
-  }
-
-  #canaryAnswered(): void {
-    if (this.#role.rollout === undefined) this.rollout.answered();
-    else this.#role.rollout.canaryAnswered();
-  }
-
-  /** It still has its types. */
-  #rolloutStreamEnded(stream: XdsStream): void {
-    if (stream.client?.access.side === 'canary') this.#canaryEnded(stream);
-    this.fleet.touched(stream.id);
-  }
-
   #canaryEnded(stream: XdsStream): void {
-    if (this.#role.rollout !== undefined) {
-      this.#role.rollout.canaryEnded(stream);
-      return;
-    }
     const waiting = this.rollout.waiting();
     const canary = waiting.size === 0 ? undefined : this.fleet.canary(stream, waiting);
     if (canary !== undefined) this.rollout.canaryEnded(canary);
@@ -540,33 +505,31 @@ function fetchMilliseconds({ upstreams }: Config): number {
   return Math.max(leastFetchMs, ...waits);
 }
 
-/** Made once for each configuration, because every response reads them. */
-function streamLimits({ limits, xds }: Config): StreamLimits {
+/** What is made once for each configuration: every response reads some of it. */
+function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
+  const { limits, xds, rollout } = config;
+  const rules = new ClientRules(config, sideOf, canaryPrincipals?.() ?? rollout?.canaryPrincipals);
   return {
-    maxSubscriptions: limits.maxSubscriptionsPerStream,
-    maxNamesLength: limits.maxRequestBytes,
-    changesPerSecond: limits.subscriptionChangesPerSecond,
-    stalledMilliseconds: limits.stalledTimeoutMs,
-    firstRequestMilliseconds: limits.firstRequestTimeoutMs,
-    maxResponseBytes: limits.maxResponseBytes,
-    removalGraceMilliseconds: xds.removalGraceMs,
+    config,
+    rules,
+    statusScopes: new StatusScopes(config, (peer) => rules.accessOf(peer)),
+    limits: {
+      maxSubscriptions: limits.maxSubscriptionsPerStream,
+      maxNamesLength: limits.maxRequestBytes,
+      changesPerSecond: limits.subscriptionChangesPerSecond,
+      stalledMilliseconds: limits.stalledTimeoutMs,
+      firstRequestMilliseconds: limits.firstRequestTimeoutMs,
+      maxResponseBytes: limits.maxResponseBytes,
+      removalGraceMilliseconds: xds.removalGraceMs,
+    },
+    /** What a peer may use (ADR 81). */
+    accountBounds: {
+      heldPerPeer: limits.maxHeldBytesPerPeer,
+      held: limits.maxHeldBytes,
+      workPerSecond: limits.maxWorkPerPeerMs,
+      changesPerSecond: limits.subscriptionChangesPerSecond,
+    },
   };
-}
-
-/** What a peer may use (ADR 81). */
-function accountBounds({ limits }: Config): AccountBounds {
-  return {
-    heldPerPeer: limits.maxHeldBytesPerPeer,
-    held: limits.maxHeldBytes,
-    workPerSecond: limits.maxWorkPerPeerMs,
-    changesPerSecond: limits.subscriptionChangesPerSecond,
-  };
-}
-
-function removalLimits({ upstreams }: Config) {
-  return upstreams.flatMap(({ name, maxRemovalPercent, maxRemovalHoldMs }) =>
-    maxRemovalPercent === undefined ? [] : [{ upstream: name, maxRemovalPercent, maxRemovalHoldMs }],
-  );
 }
 
 /** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */

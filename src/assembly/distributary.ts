@@ -64,16 +64,15 @@ export class Distributary {
   /** In force: the newest one, but for what needs a restart. */
   #config: Config;
   #serving: ClientServing | undefined;
-  #admin: HttpListener | undefined;
-  #metrics: HttpListener | undefined;
+  /** For operators. */
+  readonly #listeners: { readonly name: string; readonly listener: HttpListener }[] = [];
   #leaving = false;
   readonly #startedAt = Date.now();
   #configuredAt = this.#startedAt;
-  /** The last new version of the configuration was taken. */
-  #isConfigured = true;
+  /** Undefined: the last new version of the configuration was taken. */
   #refusedConfiguration: RefusedConfiguration | undefined;
   readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
-  #closeAdminTls: (() => void) | undefined;
+  #closeAdminTls = (): void => {};
   /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
   readonly #problemsWatch = new Sweep(systemClock, problemsMs, () => {
     void this.#inspection.problems();
@@ -129,7 +128,7 @@ export class Distributary {
     );
     this.#core = core;
     this.#own = new LocalClients(core, reloadPreview(core), () => core.rollout.canaries);
-    this.#upstreams = new UpstreamSet(core);
+    this.#upstreams = new UpstreamSet(core, config);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
     const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
@@ -197,7 +196,7 @@ export class Distributary {
     this.#loaded.resolve();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
     this.#sessions.start(persistence?.sessions);
-    relay.start(this.#upstreams.make(this.#config), loaded?.restored);
+    relay.start(this.#upstreams.make(), loaded?.restored);
     const known = Iterator.from(relay.store.tables).filter(([, table]) => table.resources.size > 0);
     this.#recorder.start(
       known.map(([type]) => type),
@@ -213,10 +212,8 @@ export class Distributary {
 
   /** Where it listens, for the lines on stdout. */
   get listeners(): readonly { readonly name: string; readonly address: string }[] {
-    const list: { readonly name: string; readonly address: string }[] = [...(this.#serving?.addresses ?? [])];
-    if (this.#admin !== undefined) list.push({ name: 'admin', address: this.#admin.address });
-    if (this.#metrics !== undefined) list.push({ name: 'metrics', address: this.#metrics.address });
-    return list;
+    const own = this.#listeners.map(({ name, listener: { address } }) => ({ name, address }));
+    return [...(this.#serving?.addresses ?? []), ...own];
   }
 
   /**
@@ -236,7 +233,6 @@ export class Distributary {
     }
     this.#config = config;
     this.#configuredAt = Date.now();
-    this.#isConfigured = true;
     this.#refusedConfiguration = undefined;
     // Upstreams first: when the clients' rules are applied again, variants must have the stamps of the new rules.
     this.#upstreams.reload(config);
@@ -291,7 +287,6 @@ export class Distributary {
 
   /** Counts a new version that was refused; the one in force stays. */
   refused(problems: readonly string[]): void {
-    this.#isConfigured = false;
     this.#core.metrics.count.reloads('rejected').inc();
     const { file } = this.#config.source;
     this.#refusedConfiguration = { file, problems, since: this.#refusedConfiguration?.since ?? Date.now() };
@@ -392,7 +387,7 @@ export class Distributary {
       limit: boundsOf(this.#config),
       ...(await this.#missing()),
       config_last_reload_timestamp_seconds: [[this.#configuredAt / 1000]],
-      config_last_reload_successful: [[Number(this.#isConfigured)]],
+      config_last_reload_successful: [[Number(this.#refusedConfiguration === undefined)]],
     };
   }
 
@@ -427,8 +422,8 @@ export class Distributary {
     this.#sessions.stop();
     await this.#rolloutWritten();
     await this.#persistence?.close(lastWriteTimeoutMs);
-    this.#closeAdminTls?.();
-    await Promise.all([this.#admin?.close(), this.#metrics?.close()]);
+    this.#closeAdminTls();
+    await Promise.all(this.#listeners.map(({ listener }) => listener.close()));
   }
 
   async #listen(): Promise<Result<undefined>> {
@@ -446,46 +441,25 @@ export class Distributary {
     this.#serving = serving.value;
     this.#figures.start();
     this.#problemsWatch.start();
-    const admin = await this.#listenAdmin();
-    return admin.ok ? this.#listenMetrics() : admin;
+    return this.#listenForOperators();
   }
 
-  async #listenMetrics(): Promise<Result<undefined>> {
-    const { metrics } = this.#config;
-    if (metrics === undefined) return ok(undefined);
-    const { host, port } = metrics.address;
-    const listening = await startMetricsServer({
-      host,
-      port,
-      tls: undefined,
-      accounts: this.#core.accounts,
-      log: this.#core.log,
-      inspector: this.#inspection,
-    });
-    if (!listening.ok) return listening;
-    this.#metrics = listening.value;
-    return ok(undefined);
-  }
-
-  async #listenAdmin(): Promise<Result<undefined>> {
-    const { address, tls: files } = this.#config.admin;
-    const { log } = this.#core;
-    const tls = await watchTls(files, () => this.#admin, this.#core, 'admin');
+  async #listenForOperators(): Promise<Result<undefined>> {
+    const { admin, metrics } = this.#config;
+    const { accounts, log } = this.#core;
+    const around = { accounts, log, inspector: this.#inspection };
+    const tls = await watchTls(admin.tls, () => this.#listeners[0]?.listener, this.#core, 'admin');
     if (!tls.ok) return tls;
-    this.#closeAdminTls = () => tls.value.close();
-    const { host, port } = address;
-    const inspector = this.#inspection;
-    const admin = await startAdminServer({
-      host,
-      port,
-      tls: tls.value.material,
-      accounts: this.#core.accounts,
-      access: () => this.#config.admin,
-      log,
-      inspector,
-    });
-    if (!admin.ok) return admin;
-    this.#admin = admin.value;
+    const { material, close } = tls.value;
+    this.#closeAdminTls = close;
+    const access = (): Config['admin'] => this.#config.admin;
+    const listening = await startAdminServer({ ...admin.address, ...around, tls: material, access });
+    if (!listening.ok) return listening;
+    this.#listeners.push({ name: 'admin', listener: listening.value });
+    if (metrics === undefined) return ok(undefined);
+    const read = await startMetricsServer({ ...metrics.address, ...around, tls: undefined });
+    if (!read.ok) return read;
+    this.#listeners.push({ name: 'metrics', listener: read.value });
     return ok(undefined);
   }
 }

@@ -15,7 +15,7 @@ import {
   type ReportedTraffic,
 } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
-import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
+import { internParameters } from '../model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
 import { canonicalName } from '../model/xdstp.ts';
@@ -25,7 +25,7 @@ import { parametersLabel } from '../observe/problems.ts';
 import type { Tally } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
-import { restrict } from '../upstream/ads/stamp.ts';
+import { sessionParameters } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import { originOfFeatures } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -88,16 +88,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   return new LoadServer({
     clock: systemClock,
     identify: role === 'primary' ? workerOf : identify,
-    limits: () => {
-      const { maxLoadReportClusters, maxUpstreamSessions, firstRequestTimeoutMs, stalledTimeoutMs } =
-        core.config.limits;
-      return {
-        maxClusters: maxLoadReportClusters,
-        maxSessions: maxUpstreamSessions * core.config.upstreams.length,
-        firstRequestMilliseconds: firstRequestTimeoutMs,
-        stalledMilliseconds: stalledTimeoutMs,
-      };
-    },
+    limits: () => core.config.limits,
+    maxSessions: () => core.config.limits.maxUpstreamSessions * core.config.upstreams.length,
     // Workers ask their clients.
     ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
     upstream: (name) => loadUpstream(core, role, name),
@@ -225,11 +217,10 @@ function reportingClient(
       const { upstreams, parameters } = config;
       const candidates = reporting(upstreams);
       const chosen = own.size === 0 ? candidates.slice(0, 1) : candidates.filter(({ name }) => own.has(name));
-      const keys = parameters.map(({ key }) => key);
       const given = client.derived(undefined);
       const targets = chosen.map(({ name, variants }) => ({
         upstream: name,
-        parameters: variants === 'NATIVE' ? NO_PARAMETERS : restrict(keys, given),
+        parameters: sessionParameters(variants, parameters, given),
       }));
       last = { config, own, targets };
       return targets;
@@ -257,9 +248,8 @@ export class SubscribedUpstreams {
   readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string>;
   #byNode = new Map<string, ReadonlySet<string>>();
   #lookedAt = Number.NEGATIVE_INFINITY;
-  /** A selection never changes, and many clients have the same. */
-  #bySelection = new WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>();
-  #upstreams: Config['upstreams'] = [];
+  /** By what claims: a selection never changes, and many clients have the same. */
+  readonly #bySelection = new WeakMap<object, WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>>();
 
   /** `elsewhere`: the names of those of which the node of a stream has subscriptions in other processes. */
   constructor(
@@ -281,9 +271,6 @@ export class SubscribedUpstreams {
 
   /** Of this process's streams. */
   here(nodeId: string): ReadonlySet<string> {
-    const { upstreams } = this.#core.config;
-    if (upstreams !== this.#upstreams) this.#bySelection = new WeakMap();
-    this.#upstreams = upstreams;
     const now = systemClock.monotonic();
     const known = this.#byNode.get(nodeId);
     const unknown = Math.max(unknownMs, Math.min(rememberedMs, this.#core.relay.server.size / streamsPerMs));
@@ -305,11 +292,13 @@ export class SubscribedUpstreams {
   }
 
   #ofSelection(type: TypeUrl, selection: Selection): ReadonlySet<string> {
-    const byType = getOrMake(this.#bySelection, selection, () => new Map());
+    const { upstreams } = this.#core.config;
+    const bySelection = getOrMake(this.#bySelection, upstreams, () => new WeakMap());
+    const byType = getOrMake(bySelection, selection, () => new Map());
     return getOrMake(byType, type, () => {
       const names = new Set<string>();
       for (const { selector } of selection.entries.values()) {
-        const found = this.#upstreams.find((upstream) => claims(upstream.claims, type, selector));
+        const found = upstreams.find((upstream) => claims(upstream.claims, type, selector));
         if (found !== undefined) names.add(found.name);
       }
       return names;

@@ -16,12 +16,12 @@ import { mergedRows } from '../inspect/fleet-survey.ts';
 import type { ReloadPreview } from '../inspect/local-clients.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import type { Parameters } from '../model/parameters.ts';
 import { counted, shorten } from '../model/text.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { type Interest, idOf } from '../model/transaction.ts';
 import type { Relay } from '../relay.ts';
-import { restrict } from '../upstream/ads/stamp.ts';
+import { sessionParameters } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import { ASKER_GONE, invalid, rpcError } from '../wire/connect.ts';
 import { ClientRules } from './clients.ts';
@@ -59,8 +59,7 @@ export function reloadPreview(
         whileAsked(signal);
         return filesHave(sought);
       };
-      const preview = new Preview(core.relay, core.config, next.value, asking);
-      return reloadEffect(core.relay, preview, pace, signal);
+      return new Preview(core.relay, core.config, next.value, asking).effect(pace, signal);
     }
     const problems = next.error
       .slice(0, mostListed.problems)
@@ -70,21 +69,6 @@ export function reloadPreview(
       [...problems, ...(others === 0 ? [] : [`and ${counted(others, 'more problem')}`])].join('\n'),
     );
   };
-}
-
-/** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
-async function reloadEffect(
-  relay: Relay,
-  preview: Preview,
-  pace: Pace,
-  signal: AbortSignal,
-): Promise<Effect> {
-  for (const stream of [...relay.server.streams()]) {
-    await pace.yieldIfDue();
-    whileAsked(signal);
-    if (stream.client !== undefined) await preview.add(stream, stream.client, pace);
-  }
-  return preview.effect(pace);
 }
 
 function whileAsked(signal: AbortSignal): void {
@@ -104,6 +88,7 @@ interface Undecided {
   }[];
 }
 
+/** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
 class Preview {
   readonly #relay: Relay;
   readonly #before: Config;
@@ -131,7 +116,7 @@ class Preview {
     this.#sameClaims = JSON.stringify(claimsOf(before)) === JSON.stringify(claimsOf(after));
   }
 
-  async add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
+  async #add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
     this.#counts.streams++;
     const next = this.#rules.reapplyRules(client, stream.transport.peer);
     const unread = this.#rules.unread(client).map(({ key, from }) => ({ key, from, streams: 1 }));
@@ -159,7 +144,12 @@ class Preview {
     if (this.#undecidedCount > decidedTogether) await this.#decide(pace);
   }
 
-  async effect(pace: Pace): Promise<Effect> {
+  async effect(pace: Pace, signal: AbortSignal): Promise<Effect> {
+    for (const stream of [...this.#relay.server.streams()]) {
+      await pace.yieldIfDue();
+      whileAsked(signal);
+      if (stream.client !== undefined) await this.#add(stream, stream.client, pace);
+    }
     await this.#decide(pace);
     return {
       needsRestart: [],
@@ -191,7 +181,7 @@ class Preview {
   #session(config: Config, type: TypeUrl, selector: string, of: Parameters, when: 'before' | 'after'): void {
     const upstream = claimant(config, type, selector);
     if (upstream?.kind !== 'ads') return;
-    const parameters = sessionParameters(config, upstream, of);
+    const parameters = sessionParameters(upstream.variants, config.parameters, of);
     const key = JSON.stringify([upstream.name, parameters.key]);
     const known = this.#sessions.get(key);
     if (known !== undefined) {
@@ -318,19 +308,6 @@ const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
 /** The first upstream that claims a name serves it. */
 const claimant = ({ upstreams }: Config, type: TypeUrl, selector: string): UpstreamConfig | undefined =>
   upstreams.find((upstream) => claims(upstream.claims, type, selector));
-
-/** Of the session that these parameters have. */
-function sessionParameters(
-  config: Config,
-  upstream: Extract<UpstreamConfig, { readonly kind: 'ads' }>,
-  parameters: Parameters,
-): Parameters {
-  if (upstream.variants === 'NATIVE') return NO_PARAMETERS;
-  return restrict(
-    config.parameters.map(({ key }) => key),
-    parameters,
-  );
-}
 
 /** The sessions of one that has changed are opened again. */
 export function upstreamChanges(before: Config, after: Config): Effect['upstreams'] {

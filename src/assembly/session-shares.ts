@@ -1,12 +1,11 @@
 import type { Config } from '../config/config.ts';
-import type { SessionShare, Subscribed } from '../downstream/services.ts';
+import type { SessionLimits, Subscribed } from '../downstream/services.ts';
 import type { ParametersKey, TypeUrl } from '../model/brand.ts';
 import { countIn, getOrMake } from '../model/maps.ts';
 import type { Selection } from '../model/selection.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import type { Account } from '../wire/accounts.ts';
-import type { Peer } from '../wire/server-stream.ts';
 
 /** A stream and a peer may use at least so many parameter sets: a small limit has no smaller one below it. */
 const leastOf = { stream: 8, peer: 16 };
@@ -18,14 +17,14 @@ const none: Sets = new Set();
  * How many of the upstream sessions one client may use (limits.max_upstream_sessions): a stream a quarter of them, a
  * peer half. Otherwise a client that chooses its own parameters could use all sessions with one request.
  */
-export class SessionShares {
+export class SessionShares implements SessionLimits {
   #config: Config;
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();
+  /** What each owner, a stream or a class of polls, needs one for. */
+  #needs = new WeakMap<object, Sets>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
-  /** Grows with each reload, which makes earlier counts void. */
-  #generation = 0;
 
   constructor(config: Config) {
     this.#config = config;
@@ -35,26 +34,31 @@ export class SessionShares {
   reload(config: Config): void {
     this.#config = config;
     this.#peers = new Map();
+    this.#needs = new WeakMap();
     this.#known = new WeakMap();
-    this.#generation++;
   }
 
-  /** What a new stream of this peer may use of the sessions. */
-  of({ account }: Peer): SessionShare {
-    return new Share(account, this);
+  /** How many parameter sets are new to an owner, or why it may not have these now. */
+  take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string {
+    const before = this.#needs.get(owner) ?? none;
+    const now = this.#setsOf(subscribed);
+    if (now.size === before.size && now.isSubsetOf(before)) return 0;
+    const excess = this.#excess(account, before, now);
+    if (excess !== undefined) return excess;
+    this.#replace(owner, account, now);
+    return now.difference(before).size;
   }
 
-  /** For Share. */
-  get generation(): number {
-    return this.#generation;
+  release(owner: object, account: Account): void {
+    this.#replace(owner, account, none);
   }
 
-  /** For Share: the parameter sets that these take. */
-  needs(subscribed: Iterable<Subscribed>): Sets {
+  /** The parameter sets that these take. */
+  #setsOf(subscribed: Iterable<Subscribed>): Sets {
     if (this.#config.parameters.length === 0) return none;
     let needs = none;
-    for (const { url, selection } of subscribed) {
-      const more = this.#needsOf(url, selection);
+    for (const { info, selection } of subscribed) {
+      const more = this.#needsOf(info.url, selection);
       // Nearly all clients have the same parameters for all types.
       if (!more.isSubsetOf(needs)) needs = needs.size === 0 ? more : needs.union(more);
     }
@@ -82,8 +86,8 @@ export class SessionShares {
     return upstream?.kind === 'ads' && upstream.variants === 'PER_PARAMETERS';
   }
 
-  /** For Share: why it may not have these now. */
-  excess(account: Account, before: Sets, now: Sets): string | undefined {
+  /** Why an account may not have these now. */
+  #excess(account: Account, before: Sets, now: Sets): string | undefined {
     const { limits, workers } = this.#config;
     const max = limits.maxUpstreamSessions;
     const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
@@ -101,9 +105,10 @@ export class SessionShares {
     return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 
-  /** For Share. */
-  count(account: Account, before: Sets, now: Sets): void {
+  #replace(owner: object, account: Account, now: Sets): void {
+    const before = this.#needs.get(owner) ?? none;
     if (before.size + now.size === 0) return;
+    this.#needs.set(owner, now);
     const counts = getOrMake(this.#peers, account, () => new Map());
     for (const set of now) countIn(counts, set, 1);
     for (const set of before) countIn(counts, set, -1);
@@ -111,53 +116,5 @@ export class SessionShares {
   }
 }
 
-/** One stream's. There are as many as streams. */
-class Share implements SessionShare {
-  readonly #account: Account;
-  readonly #shares: SessionShares;
-  #needs = none;
-  #generation: number;
-  #taken = 0;
-
-  constructor(account: Account, shares: SessionShares) {
-    this.#account = account;
-    this.#shares = shares;
-    this.#generation = shares.generation;
-  }
-
-  take(subscribed: Iterable<Subscribed>): string | undefined {
-    const before = this.#before;
-    const now = this.#shares.needs(subscribed);
-    if (isSame(now, before)) return undefined;
-    const excess = this.#shares.excess(this.#account, before, now);
-    if (excess !== undefined) return excess;
-    this.#taken += now.difference(before).size;
-    this.#replace(now);
-    return undefined;
-  }
-
-  taken(): number {
-    const taken = this.#taken;
-    this.#taken = 0;
-    return taken;
-  }
-
-  release(): void {
-    this.#replace(none);
-  }
-
-  get #before(): Sets {
-    return this.#generation === this.#shares.generation ? this.#needs : none;
-  }
-
-  #replace(now: Sets): void {
-    this.#shares.count(this.#account, this.#before, now);
-    this.#needs = now;
-    this.#generation = this.#shares.generation;
-  }
-}
-
 const advice =
   'Raise the limit, list what clients may say in parameters[].values, or name a relay in limits.relay_peers';
-
-const isSame = (a: Sets, b: Sets): boolean => a === b || (a.size === b.size && a.isSubsetOf(b));

@@ -10,7 +10,7 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
 import { isCollection } from '../model/selection.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
-import { type Holder, type Interest, type Put, type Removal, transaction } from '../model/transaction.ts';
+import { type Holder, type Interest, type Put, transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { Views } from '../views/views.ts';
@@ -224,16 +224,8 @@ export class InterestList {
     this.#listed = found;
     // An interest that has ended and is there again is another object with the same name.
     const [now, earlier] = [new Set(found.values()), new Set(before.values())];
-    const puts = now
-      .values()
-      .filter((name) => !earlier.has(name))
-      .map(listed)
-      .toArray();
-    const removals = earlier
-      .values()
-      .filter((name) => !now.has(name))
-      .map(unlisted)
-      .toArray();
+    const puts = Array.from(now.difference(earlier), listed);
+    const removals = Array.from(earlier.difference(now), (name) => ({ name, constraints: UNCONSTRAINED }));
     if (puts.length === 0 && removals.length === 0) return;
     const changes = { puts, removals, resolved: [ALL_INTERESTS] };
     this.#views.publish(this.#store.apply(transaction({ holder: LISTED, type: INTERESTS_TYPE, ...changes })));
@@ -249,10 +241,6 @@ export class InterestList {
       if (isAnswered) yield interest;
     }
   }
-}
-
-function unlisted(name: ResourceName): Removal {
-  return { name, constraints: UNCONSTRAINED };
 }
 
 function listed(name: ResourceName): Put {

@@ -8,7 +8,7 @@ import {
 } from '../downstream/services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import type { RequestKind } from '../model/subscription.ts';
+import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError, shorten } from '../model/text.ts';
 import { isKnownType, typeInfo } from '../model/types.ts';
 import type { Conditions } from '../observe/conditions.ts';
@@ -16,7 +16,7 @@ import { longestText } from '../observe/format.ts';
 import type { Fields, Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Metrics } from '../observe/metrics.ts';
-import type { Distribution, Tally } from '../observe/series.ts';
+import type { Distribution } from '../observe/series.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -27,17 +27,6 @@ const overdueText: Readonly<Record<Overdue, string>> = {
   warming: 'a client got routes before it had accepted their clusters',
 };
 
-/** The series that one type's streams count, found once. */
-interface TypeSeries {
-  readonly requests: Readonly<Record<RequestKind, Tally>>;
-  readonly responses: Readonly<Record<'sotw' | 'delta', Tally>>;
-  readonly bytes: Tally;
-  readonly coalesced: Tally;
-  readonly hits: Tally;
-  readonly misses: Tally;
-  readonly acknowledged: Distribution;
-}
-
 interface StreamMetricsOptions {
   readonly metrics: Metrics;
   readonly conditions: Conditions;
@@ -45,15 +34,13 @@ interface StreamMetricsOptions {
   readonly log: StreamLog;
   /** Undefined: nothing is traced. */
   readonly traces: UpdateTraces | undefined;
-  readonly canaryAnswered: (stream: string) => void;
-  readonly reselected: (stream: string) => void;
+  readonly touched: StreamEvents['touched'];
 }
 
 /** Counts what streams do. On the hot path: a lookup and additions. */
 export class StreamMetrics implements StreamEvents {
   readonly #around: StreamMetricsOptions;
-  readonly canaryAnswered: (stream: string) => void;
-  readonly reselected: (stream: string) => void;
+  readonly touched: StreamEvents['touched'];
   /** By the type's label, which an unknown type may get when it is served. */
   readonly #series = new Map<string, TypeSeries>();
   readonly #propagation: Distribution;
@@ -61,8 +48,7 @@ export class StreamMetrics implements StreamEvents {
   constructor(around: StreamMetricsOptions) {
     this.#around = around;
     this.#propagation = around.metrics.observe.propagation();
-    this.canaryAnswered = around.canaryAnswered;
-    this.reselected = around.reselected;
+    this.touched = around.touched;
   }
 
   request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void {
@@ -73,7 +59,7 @@ export class StreamMetrics implements StreamEvents {
   response(
     type: TypeUrl,
     transport: ClientTransport,
-    { bytes, receivedAt }: { readonly bytes: Buffer; readonly receivedAt: number | undefined },
+    { bytes, receivedAt }: Pick<Response, 'bytes' | 'receivedAt'>,
   ): void {
     const series = this.#of(type);
     const polled = transport === 'rest' || transport === 'fetch';
@@ -146,30 +132,35 @@ export class StreamMetrics implements StreamEvents {
     const label = metrics.typeLabel(type);
     const known = this.#series.get(label);
     if (known !== undefined) return known;
-    metrics.count.ambiguous(type); // begins at 0
-    // No order holds for types that only clients know.
-    if (isKnownType(type)) for (const what of overdues) metrics.count.overdue(type, what);
-    const created: TypeSeries = {
-      requests: {
-        subscribe: metrics.count.requests(type, 'subscribe'),
-        ack: metrics.count.requests(type, 'ack'),
-        nack: metrics.count.requests(type, 'nack'),
-        stale: metrics.count.requests(type, 'stale'),
-      },
-      responses: {
-        sotw: metrics.count.responses(type, 'sotw'),
-        delta: metrics.count.responses(type, 'delta'),
-      },
-      bytes: metrics.count.responseBytes(type),
-      coalesced: metrics.count.coalesced(type),
-      hits: metrics.count.lookups(type, 'hit'),
-      misses: metrics.count.lookups(type, 'miss'),
-      acknowledged: metrics.acknowledged(type),
-    };
+    const created = seriesOf(metrics, type);
     this.#series.set(label, created);
     return created;
   }
 }
+
+/** The series that one type's streams count, found once. */
+function seriesOf(metrics: Metrics, type: TypeUrl) {
+  const { count } = metrics;
+  count.ambiguous(type); // begins at 0
+  // No order holds for types that only clients know.
+  if (isKnownType(type)) for (const what of overdues) count.overdue(type, what);
+  return {
+    requests: {
+      subscribe: count.requests(type, 'subscribe'),
+      ack: count.requests(type, 'ack'),
+      nack: count.requests(type, 'nack'),
+      stale: count.requests(type, 'stale'),
+    },
+    responses: { sotw: count.responses(type, 'sotw'), delta: count.responses(type, 'delta') },
+    bytes: count.responseBytes(type),
+    coalesced: count.coalesced(type),
+    hits: count.lookups(type, 'hit'),
+    misses: count.lookups(type, 'miss'),
+    acknowledged: metrics.acknowledged(type),
+  };
+}
+
+type TypeSeries = ReturnType<typeof seriesOf>;
 
 /** What streams do, at the level debug. A line is made only if it is written. */
 export class StreamLog {

@@ -34,19 +34,17 @@ const filesWatchMs = 10_000;
 export class UpstreamSet {
   readonly #core: Core;
   #entries: readonly UpstreamEntry[] = [];
-  /** With `rollout`, too many removals of these types are held by it. */
-  #gated: ReadonlySet<TypeUrl> = new Set();
-  /** limits.max_upstream_sessions, of each. */
-  #maxSessions = 0;
+  /** It is in force for them, and soon for the rest. */
+  #config: Config;
 
-  constructor(core: Core) {
+  constructor(core: Core, config: Config) {
     this.#core = core;
+    this.#config = config;
   }
 
-  /** Those of a configuration, not started. */
-  make(config: Config): readonly Upstream[] {
-    this.#maxSessions = config.limits.maxUpstreamSessions;
-    this.#entries = this.#all(config);
+  /** Those of the configuration, not started. */
+  make(): readonly Upstream[] {
+    this.#entries = this.#all();
     return this.#entries.map(({ upstream }) => upstream);
   }
 
@@ -55,11 +53,11 @@ export class UpstreamSet {
    * are replaced: what came from the old one stays cached until the new one has answered.
    */
   reload(config: Config): void {
-    this.#maxSessions = config.limits.maxUpstreamSessions;
+    this.#config = config;
     for (const { upstream } of this.#entries) {
       if ('reconfigure' in upstream) upstream.reconfigure(config.parameters);
     }
-    const entries = this.#all(config);
+    const entries = this.#all();
     const before = this.#entries;
     const same = entries.length === before.length && entries.every((entry, at) => entry === before[at]);
     this.#entries = entries;
@@ -101,9 +99,8 @@ export class UpstreamSet {
     }
   }
 
-  #all(config: Config): readonly UpstreamEntry[] {
-    const { limits, upstreams, rollout } = config;
-    this.#gated = new Set(rollout?.types);
+  #all(): readonly UpstreamEntry[] {
+    const { limits, upstreams } = this.#config;
     return upstreams.map((upstream, index): UpstreamEntry => {
       // The claims of earlier upstreams decide which names are left for it.
       const before = upstreams.slice(0, index).map(({ claims }) => claims);
@@ -114,19 +111,20 @@ export class UpstreamSet {
         limits.maxResponseBytes,
       ]);
       const known = this.#entries.find((entry) => entry.fingerprint === fingerprint);
-      return known ?? Object.assign(this.#one(config, upstream), { fingerprint });
+      return known ?? Object.assign(this.#one(upstream), { fingerprint });
     });
   }
 
-  #one(config: Config, upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
+  #one(upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
     const { relay, metrics, log } = this.#core;
     const tls = watchUpstreamTls(upstream, this.#core);
     const { name, maxRemovalPercent, maxRemovalHoldMs } = upstream;
     if (maxRemovalPercent === undefined)
-      return { upstream: this.#upstream(config, upstream, relay, tls), guard: undefined, tls };
+      return { upstream: this.#upstream(upstream, relay, tls), guard: undefined, tls };
     const guard = new ShrinkGuard(relay, {
       cache: relay.store,
-      guards: (type) => !this.#gated.has(type),
+      // With `rollout`, too many removals of its types are held by it.
+      guards: (type) => this.#config.rollout?.types.includes(type) !== true,
       maxRemovalPercent,
       maxRemovalHoldMs,
       watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
@@ -150,13 +148,12 @@ export class UpstreamSet {
           removed: count,
         }),
     });
-    const made = this.#upstream(config, upstream, guard, tls);
+    const made = this.#upstream(upstream, guard, tls);
     return { upstream: made, guard, tls };
   }
 
   /** An upstream of a configuration, not started. */
   #upstream(
-    config: Config,
     upstream: UpstreamConfig,
     sink: UpstreamSink,
     tls: UpstreamTls,
@@ -164,7 +161,7 @@ export class UpstreamSet {
     const { name, claims } = upstream;
     const core = this.#core;
     const { log, metrics, loops, version } = core;
-    const { node, parameters, limits } = config;
+    const { node, parameters, limits } = this.#config;
     const { maxConstraintDepth, maxResponseBytes } = limits;
     const clock = systemClock;
     if (upstream.kind === 'filesystem') {
@@ -188,7 +185,7 @@ export class UpstreamSet {
         version,
         via: () => loops.via(),
         maxConstraintDepth,
-        maxSessions: () => this.#maxSessions,
+        maxSessions: () => this.#config.limits.maxUpstreamSessions,
         clock,
         random: systemRandom,
         log: log.child({ upstream: name }),
@@ -200,7 +197,7 @@ export class UpstreamSet {
         },
       },
       sink,
-      upstream.siblings && siblingsOf(core, config, upstream, upstream.siblings, tls.siblings),
+      upstream.siblings && siblingsOf(core, maxResponseBytes, upstream, upstream.siblings, tls.siblings),
     );
   }
 }
@@ -224,7 +221,7 @@ const siblingBackoff = { initialMs: 250, maxMs: 5000 };
 /** How the siblings of an upstream are reached. What comes from them removes nothing, so no guard sees it. */
 function siblingsOf(
   core: Core,
-  config: Config,
+  maxResponseBytes: number,
   { name, connectTimeoutMs, keepalive, failbackAfterMs }: AdsUpstreamConfig,
   { address }: NonNullable<AdsUpstreamConfig['siblings']>,
   tls: UpstreamTls['siblings'],
@@ -237,7 +234,7 @@ function siblingsOf(
     tls: tls && { ...tls, serverName },
     headers: [[SIBLING_HEADER, relayId]] as const,
     connectTimeoutMs,
-    maxResponseBytes: config.limits.maxResponseBytes,
+    maxResponseBytes,
     keepalive,
     backoff: siblingBackoff,
     failbackAfterMs,
@@ -254,7 +251,7 @@ function siblingsOf(
       lookup: systemLookup,
       random: systemRandom,
       clock: systemClock,
-      connect: (at, sink) => relayUpstream(core, config, { ...options, endpoints: [at] }, sink),
+      connect: (at, sink) => relayUpstream(core, { ...options, endpoints: [at] }, sink),
       lookupFailed: (host, error) =>
         log.debug('the siblings are not found', {
           host,
@@ -282,7 +279,6 @@ const ofRelays = {
 /** A relay of ours as an upstream: a sibling, or a worker's primary. It has all variants, and a stream for each parameter set. */
 export function relayUpstream(
   core: Core,
-  { node }: Config,
   its: Omit<AdsUpstreamOptions, keyof typeof ofRelays | 'node' | 'version' | 'maxSessions'>,
   sink: UpstreamSink,
 ): AdsUpstream {
@@ -290,7 +286,7 @@ export function relayUpstream(
     {
       ...its,
       ...ofRelays,
-      node,
+      node: core.config.node,
       version: core.version,
       // A worker keeps its upstream over a reload.
       maxSessions: () => core.config.limits.maxUpstreamSessions,

@@ -6,17 +6,11 @@ import { Code } from '../wire/grpc-status.ts';
 import { denied, exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import type {
-  ClientContext,
-  DownstreamServices,
-  SessionShare,
-  StreamLimits,
-  Subscribed,
-} from './services.ts';
+import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from './services.ts';
 
 /** One type of a stream. */
-interface AdmittedType extends Pick<AskedType, 'info' | 'selection'> {
-  readonly subscription: { readonly owed: readonly SelectionEntry[] } | undefined;
+interface AdmittedType extends Subscribed {
+  readonly subscription: { readonly owed: readonly SelectionEntry[]; readonly size: number } | undefined;
 }
 
 /** The stream whose client is admitted. */
@@ -26,8 +20,6 @@ interface AdmittedStream {
   readonly transport: ServerStream;
   failFor(refusal: Refusal): void;
 }
-
-const subscribedOf = ({ info, selection }: AdmittedType): Subscribed => ({ url: info.url, selection });
 
 /** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
 const shownPerChange = 500;
@@ -42,7 +34,8 @@ const manySessions = 50;
 export class Quota {
   readonly #stream: AdmittedStream;
   readonly #services: DownstreamServices;
-  #share: SessionShare | undefined;
+  /** Parameter sets that it has taken since this was last asked. */
+  #newSessions = 0;
   #rate: Rate | undefined;
   #paused: Timer | undefined;
 
@@ -83,8 +76,8 @@ export class Quota {
       this.#stream.failFor(deniesAll);
       return false;
     }
-    const others = types.filter((other) => other !== type).map(subscribedOf);
-    const own = { url: type.info.url, selection };
+    const others = types.filter((other) => other !== type);
+    const own = { info: type.info, selection };
     return (
       this.#admits(client, (limits) => excessOf(own, others, limits)) &&
       this.#admits(client, (limits) => excessOfOwed(mustAnswer, types, limits)) &&
@@ -94,12 +87,14 @@ export class Quota {
 
   /** What the client has subscribed to is the same with other parameters. */
   reselected(client: ClientContext): void {
-    this.#sessions(client, this.#stream.types.map(subscribedOf));
+    this.#sessions(client, this.#stream.types);
   }
 
   /** How many parameter sets it has taken since this was last asked. */
   takenSessions(): number {
-    return this.#share?.taken() ?? 0;
+    const taken = this.#newSessions;
+    this.#newSessions = 0;
+    return taken;
   }
 
   /**
@@ -108,10 +103,7 @@ export class Quota {
    * not. Each new parameter set costs as much as a change, because a session may be opened for it. `changed`: subscriptions
    * that the client had before.
    */
-  spend(
-    changes: number,
-    changed: readonly { readonly subscription: { readonly size: number } | undefined }[],
-  ): void {
+  spend(changes: number, changed: readonly AdmittedType[]): void {
     const { clock, events, limits } = this.#services;
     const { transport } = this.#stream;
     const newSessions = this.takenSessions();
@@ -136,7 +128,7 @@ export class Quota {
   }
 
   close(): void {
-    this.#share?.release();
+    this.#services.sessions?.release(this, this.#stream.transport.peer.account);
     this.#paused?.cancel();
   }
 
@@ -149,15 +141,19 @@ export class Quota {
 
   /** A peer may use only a part of the upstream sessions, because other peers need some too. */
   #sessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
+    const { sessions } = this.#services;
+    const { account } = this.#stream.transport.peer;
     if (client.exempt) {
-      this.#share?.release();
+      sessions?.release(this, account);
       return true;
     }
-    this.#share ??= this.#services.sessions?.(this.#stream.transport.peer);
-    const message = this.#share?.take(subscribed);
-    if (message === undefined) return true;
-    this.#stream.failFor(exhausted('upstream_sessions', message, message));
-    return false;
+    const taken = sessions?.take(this, account, subscribed) ?? 0;
+    if (typeof taken === 'string') {
+      this.#stream.failFor(exhausted('upstream_sessions', taken, taken));
+      return false;
+    }
+    this.#newSessions += taken;
+    return true;
   }
 }
 
@@ -203,11 +199,11 @@ export function excessOf(
     return `wildcards and globs with ${sets.size} sets of dynamic parameters in one type: at most ${maxParameterSets} are accepted`;
   }
   let [count, length] = [0, 0];
-  for (const { url, selection } of [own, ...others]) {
+  for (const { info, selection } of [own, ...others]) {
     // A type without names is one subscription, too.
     count += Math.max(1, selection.listedCount);
     // By delta requests a client could add to what it names without end.
-    length += url.length + selection.length;
+    length += info.url.length + selection.length;
   }
   if (count > maxSubscriptions) {
     return `${count} subscriptions on one stream: at most ${maxSubscriptions} are accepted (limits.max_subscriptions_per_stream)`;
@@ -246,9 +242,7 @@ export function deniedAll(
 }
 
 /** One type of a client, as far as it decides whether the client can be served. */
-interface AskedType {
-  readonly info: TypeInfo;
-  readonly selection: Selection;
+interface AskedType extends Subscribed {
   /** Undefined: there is none yet. */
   readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }

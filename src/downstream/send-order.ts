@@ -579,36 +579,30 @@ function dueIn(types: readonly OrderedType[]): number {
   return count;
 }
 
-/** What follows from the clusters of a CDS response. Computed once for all that get it. */
-interface ClusterConsequences {
-  /**
-   * The EDS items that they call for: Envoy warms a changed cluster anew and waits for its endpoints, and in delta does
-   * not ask for them (protocol §10.1).
-   */
-  readonly edsToResend: ResendItems;
-  /** A client takes some time until it can use some of them: they need endpoints, addresses or a health check first. */
-  readonly warming: boolean;
-  /** The endpoints and secrets that they need for that. */
-  readonly needed: readonly Reference[];
-}
+const known = new WeakMap<Response, ReturnType<typeof consequences>>();
 
-const known = new WeakMap<Response, ClusterConsequences>();
+/** What follows from the clusters of a CDS response, which has at least one. Computed once for all that get it. */
+export const consequencesOf = (response: Response) =>
+  getOrMake(known, response, () => consequences(response));
 
-/** `response` has at least one changed cluster. */
-export function consequencesOf(response: Response): ClusterConsequences {
-  return getOrMake(known, response, () => {
-    const changed = response.changed.map(({ now }) => now);
-    const facts = changed.map(clusterFacts);
-    const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
-    return {
-      edsToResend: resendItems(items),
-      warming: facts.some(({ warms }) => warms),
-      needed: [
-        ...facts.filter(({ hasEds }) => hasEds).map(({ service }) => reference('eds', service)),
-        ...changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
-      ],
-    };
-  });
+function consequences(response: Response) {
+  const changed = response.changed.map(({ now }) => now);
+  const facts = changed.map(clusterFacts);
+  const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
+  return {
+    /**
+     * The EDS items that they call for: Envoy warms a changed cluster anew and waits for its endpoints, and in delta does
+     * not ask for them (protocol §10.1).
+     */
+    edsToResend: resendItems(items),
+    /** A client takes some time until it can use some of them: they need endpoints, addresses or a health check first. */
+    warming: facts.some(({ warms }) => warms),
+    /** The endpoints and secrets that they need for that. */
+    needed: [
+      ...facts.filter(({ hasEds }) => hasEds).map(({ service }) => reference('eds', service)),
+      ...changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
+    ],
+  };
 }
 
 const knownGlobs = new WeakMap<Response, ResendItems>();

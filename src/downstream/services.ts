@@ -17,6 +17,7 @@ import type {
 import type { InTurns } from '../model/time-slices.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { TypeInfo } from '../model/types.ts';
+import type { Account } from '../wire/accounts.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -74,18 +75,13 @@ export interface StreamLimits {
 }
 
 /** What one type of a stream is subscribed to. */
-export interface Subscribed {
-  readonly url: TypeUrl;
-  readonly selection: Selection;
-}
+export type Subscribed = Pick<ListedType, 'info' | 'selection'>;
 
-/** What one stream takes of the sessions that upstreams may have. */
-export interface SessionShare {
-  /** It is subscribed to this now. Why it may not be; undefined: it may. */
-  take(subscribed: Iterable<Subscribed>): string | undefined;
-  /** How many parameter sets it has taken since this was last asked. */
-  taken(): number;
-  release(): void;
+/** What streams and classes of polls take of the sessions that upstreams may have. */
+export interface SessionLimits {
+  /** An owner is subscribed to this now. How many parameter sets it had not before; a text: why it may not be. */
+  take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string;
+  release(owner: object, account: Account): void;
 }
 
 /** What waits no longer, though what it waited for has not come: a removal, or routes to clusters. */
@@ -123,10 +119,8 @@ export interface StreamEvents {
   /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string, refused?: Refused): void;
   nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail, peer: Peer): void;
-  /** A stream on the side of canaries has answered something. By its id. */
-  canaryAnswered(stream: string): void;
-  /** A stream subscribes to something else, or is somebody else. By its id. */
-  reselected(stream: string): void;
+  /** A stream has said something on the side of canaries, subscribes to something else, or is somebody else. By its id. */
+  touched(stream: string, isOfCanary: boolean): void;
 }
 
 /** What a stream needs of the rest of the relay. */
@@ -152,8 +146,8 @@ export interface DownstreamServices {
   isUnavailable(interest: Interest): boolean;
   /** Why upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined;
-  /** The share of a stream of this peer; left out: nothing bounds it. */
-  readonly sessions?: (peer: Peer) => SessionShare;
+  /** Left out: nothing bounds them. */
+  readonly sessions?: SessionLimits;
   /** Requests with so many bytes of names, locators and versions are handled over several turns. Left out: 32 KiB. */
   readonly largeRequestBytes?: number;
 }

@@ -1,4 +1,6 @@
+import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
+import { numbering } from '../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import {
@@ -70,9 +72,8 @@ export class TypeStream {
   readonly info: TypeInfo;
   readonly #context: StreamContext;
   #encoding: Encoding;
-  #subscription: Subscription | undefined;
-  /** The limits allow it: `readAhead` has asked. */
-  #admitted: Selection | undefined;
+  /** Undefined before the first request. */
+  subscription: Subscription | undefined;
   /** Of a request that is read ahead. */
   #ahead: readonly [request: Request, step: Result<Step>] | undefined;
   /** A SotW request named something. */
@@ -95,13 +96,8 @@ export class TypeStream {
     });
   }
 
-  /** Undefined before the first request. */
-  get subscription(): Subscription | undefined {
-    return this.#subscription;
-  }
-
   get selection(): Selection {
-    return this.#subscription?.selection ?? EMPTY_SELECTION;
+    return this.subscription?.selection ?? EMPTY_SELECTION;
   }
 
   /** Some of its locators came with dynamic parameters. */
@@ -116,12 +112,12 @@ export class TypeStream {
    * named, or nothing as that did; in delta they name nothing.
    */
   repeats(request: Request): boolean {
-    if (this.#subscription === undefined) return false;
+    if (this.subscription === undefined) return false;
     const { kind, subscribe, unsubscribe, initialVersions } = request;
     if (kind === 'delta')
       return subscribe === undefined && unsubscribe === undefined && initialVersions === undefined;
     if (subscribe === undefined || this.#namedNothing) return this.#namedNothing && subscribe === undefined;
-    return sources.get(this.#subscription.selection)?.equals(subscribe) === true;
+    return sources.get(this.subscription.selection)?.equals(subscribe) === true;
   }
 
   /**
@@ -138,7 +134,7 @@ export class TypeStream {
     }
     yield;
     // What a stale SotW request names does not count.
-    const kind = this.#subscription?.responses.classify(request.nonce, request.error !== undefined);
+    const kind = this.subscription?.responses.classify(request.nonce, request.error !== undefined);
     if (request.kind === 'sotw' && kind === 'stale') return undefined;
     const step = this.#step(request, client);
     this.#ahead = [request, step];
@@ -146,7 +142,7 @@ export class TypeStream {
     const { selection } = step.value;
     yield;
     if (!this.#context.quota.step(this, step.value, client)) return undefined;
-    this.#admitted = selection;
+    this.#ahead = [request, ok({ ...step.value, isAdmitted: true })];
     yield;
     return yield* this.#context.services.prepare(this.info.url, selection, client.access);
   }
@@ -159,18 +155,14 @@ export class TypeStream {
     // Most requests are ACKs.
     if (this.repeats(request) || !this.#admitsLists(request, client)) return unchanged[kind];
     if (request.kind === 'sotw') this.#namedNothing = request.subscribe === undefined;
-    const step = this.#takeAhead(request) ?? this.#step(request, client);
+    const [of, ahead] = this.#ahead ?? [];
+    this.#ahead = undefined;
+    const step = of === request && ahead !== undefined ? ahead : this.#step(request, client);
     return step.ok ? this.#apply(step.value, request, kind, client) : step;
   }
 
-  #takeAhead(request: Request): Result<Step> | undefined {
-    const [ahead, step] = this.#ahead ?? [];
-    this.#ahead = undefined;
-    return ahead === request ? step : undefined;
-  }
-
   #apply(step: Step, request: Request, kind: RequestKind, client: ClientContext): Result<Handled> {
-    const earlier = this.#subscription === undefined ? this.#earlierState(request, step, client) : none;
+    const earlier = this.subscription === undefined ? this.#earlierState(request, step, client) : none;
     if (!earlier.ok) return earlier;
     if (!step.changed) {
       if (request.kind === 'delta') return unchanged[kind];
@@ -178,8 +170,8 @@ export class TypeStream {
       rememberSource(this.selection, request.subscribe);
       return ok({ kind, changed: false, reread: true });
     }
+    if (!step.isAdmitted && !this.#context.quota.step(this, step, client)) return unchanged[kind];
     const subscription = this.#select(step, client);
-    if (subscription === undefined) return unchanged[kind];
     if (request.kind === 'sotw') rememberSource(subscription.selection, request.subscribe);
     if (earlier.value !== undefined) subscription.resume(earlier.value);
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
@@ -190,29 +182,29 @@ export class TypeStream {
     // The client features may have changed. Whether constraints are sent does not change: a removal must be in the
     // form in which the resource was sent.
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
-    if (this.#subscription === undefined) return;
-    this.#subscription.encoding = this.#encoding;
+    if (this.subscription === undefined) return;
+    this.subscription.encoding = this.#encoding;
     const before = this.selection.listed;
     const selected = before.map((one) => reselect(one, client));
     const isSame = selected.every((one, index) => one.parameters === before[index]?.parameters);
     const selection = isSame ? this.selection : Selection.of(selected);
-    this.#subscription.select(selection, client.access, nothing, []);
+    this.subscription.select(selection, client.access, nothing, []);
   }
 
   /** EDS that a change of clusters calls for (protocol §10.1). */
   resend(ids: ResendItems): void {
-    this.#subscription?.resend(ids);
+    this.subscription?.resend(ids);
   }
 
   close(): void {
-    this.#subscription?.close();
+    this.subscription?.close();
   }
 
   #kindOf({ kind: protocol, nonce, error }: Request): RequestKind {
     if (protocol === 'delta' && nonce === '') return 'subscribe';
     const { clock } = this.#context.services;
     const said = error && { code: error.code, message: keptError(error.message), at: clock.now() };
-    const kind = this.#subscription?.answer(nonce, said) ?? 'first';
+    const kind = this.subscription?.answer(nonce, said) ?? 'first';
     if (kind === 'ack' || kind === 'nack' || kind === 'stale') return kind;
     return protocol === 'sotw' ? 'subscribe' : 'stale';
   }
@@ -231,16 +223,16 @@ export class TypeStream {
   #step(request: Request, client: ClientContext): Result<Step> {
     if (request.kind === 'sotw') {
       const read = this.#state(request.subscribe, client);
-      return read.ok ? ok(stepTo(this.#subscription?.selection, read.value)) : read;
+      return read.ok ? ok(stepTo(this.subscription?.selection, read.value)) : read;
     }
-    if (this.#subscription !== undefined || request.unsubscribe !== undefined)
+    if (this.subscription !== undefined || request.unsubscribe !== undefined)
       return this.#stepDelta(request, client);
     // If many clients send the same first request, it is read once.
-    const bytes = request.subscribe ?? nothingNamed;
-    const known = knownSelections.delta.find(client.selectionGroup, this.info.url, bytes);
+    const key = knownBy(client, this.info.url, request.subscribe ?? nothingNamed);
+    const known = knownSelections.delta.get(key)?.deref();
     if (known !== undefined) return ok(stepTo(undefined, known));
     const step = this.#stepDelta(request, client);
-    if (step.ok) knownSelections.delta.add(client.selectionGroup, this.info.url, bytes, step.value.selection);
+    if (step.ok) knownSelections.delta.set(key, new WeakRef(step.value.selection));
     return step;
   }
 
@@ -260,7 +252,7 @@ export class TypeStream {
     if (!subscribe.ok) return subscribe;
     const unsubscribe = select(request.unsubscribe, unsubscribed);
     if (!unsubscribe.ok) return unsubscribe;
-    const isFirst = this.#subscription === undefined;
+    const isFirst = this.subscription === undefined;
     const wildcard = legacyWildcard(url, client, this.#context.services);
     return ok(stepDelta(this.selection, isFirst, subscribe.value, unsubscribe.value, wildcard));
   }
@@ -292,18 +284,13 @@ export class TypeStream {
     return { possiblyHeld, contentVersion: isComparable ? version : undefined };
   }
 
-  /** Subscribes to this from now on; undefined: the limits do not allow it, and the stream is over. */
-  #select(step: Step, client: ClientContext): Subscription | undefined {
-    const { quota, services } = this.#context;
-    const { selection, resend, mustAnswer } = step;
-    const isAdmitted = this.#admitted === selection;
-    this.#admitted = undefined;
-    if (!isAdmitted && !quota.step(this, step, client)) return undefined;
-    const { access } = client;
-    if (this.#subscription === undefined)
-      this.#subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);
-    else this.#subscription.select(selection, access, resend, mustAnswer);
-    return this.#subscription;
+  /** Subscribes to this from now on. */
+  #select({ selection, resend, mustAnswer }: Step, { access }: ClientContext): Subscription {
+    const { services } = this.#context;
+    if (this.subscription === undefined)
+      this.subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);
+    else this.subscription.select(selection, access, resend, mustAnswer);
+    return this.subscription;
   }
 }
 
@@ -450,62 +437,37 @@ export function selectState(
   read?: Result<readonly SelectionEntry[]>,
 ): Result<Selection> {
   const bytes = selectors ?? nothingNamed;
-  const known = knownSelections.sotw.find(client.selectionGroup, type, bytes);
+  const key = knownBy(client, type, bytes);
+  const known = knownSelections.sotw.get(key)?.deref();
   if (known !== undefined) return ok(known);
   const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
   if (!selected.ok) return selected;
   const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
-  knownSelections.sotw.add(client.selectionGroup, type, bytes, selection);
+  knownSelections.sotw.set(key, new WeakRef(selection));
   return ok(selection);
 }
 
-const maxEntries = 32;
-/** Of all entries; they stay when their clients have left. Requests of a fleet that names more are read each time. */
-const maxBytes = 4 << 20;
+const numberOf = numbering();
+
+/** For clients of one selection group, the same bytes select the same. */
+function knownBy({ selectionGroup }: ClientContext, type: TypeUrl, bytes: Buffer): string {
+  return `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
+}
 
 /**
  * Selections by the bytes that they were read from. When a fleet reconnects, its clients send the same names: they are
- * read once, and all clients share one selection.
+ * read once, and all clients share one selection, which may go when no stream has it any more. The bytes stay then; requests
+ * of a fleet that names more are read each time.
  */
-class KnownSelections {
-  /** The last used last. */
-  readonly #known: {
-    readonly selectionGroup: object;
-    readonly type: TypeUrl;
-    readonly bytes: Buffer;
-    /** A selection that no stream has any more may go. */
-    readonly selection: WeakRef<Selection>;
-  }[] = [];
-  #bytes = 0;
-
-  /** `selectionGroup`: for clients of one group, the same bytes select the same. */
-  find(selectionGroup: object, type: TypeUrl, bytes: Buffer): Selection | undefined {
-    for (let index = this.#known.length - 1; index >= 0; index--) {
-      const known = this.#known[index];
-      if (known === undefined || known.selectionGroup !== selectionGroup || known.type !== type) continue;
-      if (known.bytes.length !== bytes.length || !known.bytes.equals(bytes)) continue;
-      if (index < this.#known.length - 1) {
-        this.#known.splice(index, 1);
-        this.#known.push(known);
-      }
-      return known.selection.deref();
-    }
-    return undefined;
-  }
-
-  /** `bytes` may be used again by others afterwards: they are copied. */
-  add(selectionGroup: object, type: TypeUrl, bytes: Buffer, selection: Selection): void {
-    if (bytes.length > maxBytes) return;
-    this.#known.push({ selectionGroup, type, bytes: Buffer.from(bytes), selection: new WeakRef(selection) });
-    this.#bytes += bytes.length;
-    while (this.#known.length > maxEntries || this.#bytes > maxBytes) {
-      this.#bytes -= this.#known.shift()?.bytes.length ?? 0;
-    }
-  }
-}
+const selections = () =>
+  new LRUCache<string, WeakRef<Selection>>({
+    max: 32,
+    maxSize: 4 << 20,
+    sizeCalculation: (_, bytes) => bytes.length,
+  });
 
 /** An empty name is a name in delta, and nothing in SotW (§3.6). */
-const knownSelections = { sotw: new KnownSelections(), delta: new KnownSelections() };
+const knownSelections = { sotw: selections(), delta: selections() };
 
 /** What a request changes. */
 interface Step {
@@ -515,6 +477,8 @@ interface Step {
   /** Names that were unsubscribed while a wildcard or glob covers them: the response says whether they exist (§4.5). */
   readonly mustAnswer: readonly SelectionEntry[];
   readonly changed: boolean;
+  /** The limits allow it: `readAhead` has asked. */
+  readonly isAdmitted?: boolean;
 }
 
 const nothing: ReadonlySet<string> = new Set();

@@ -126,7 +126,7 @@ export const maxConnectBytes = 1 << 20;
 /** How a body is shown; undefined: it is not. */
 type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
 
-type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
+export type ClientStatusResult = Result<EncodedStatus, GrpcStatus>;
 
 /** CSDS (protocol §9) of the clients of this process: what each was sent, and its answer. Only who sees all sees those that poll. */
 export function clientConfigs(

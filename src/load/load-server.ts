@@ -60,13 +60,13 @@ interface LoadServerOptions {
   /** By its node. The error ends its stream. `stream`: a number that no other one has. */
   readonly identify: (node: Buffer, peer: Peer, stream: number) => Result<ReportingClient, GrpcStatus>;
   readonly limits: () => {
-    /** limits.max_load_report_clusters, of one client. */
-    readonly maxClusters: number;
-    /** Of all upstreams together; one peer may make half of them. */
-    readonly maxSessions: number;
-    readonly firstRequestMilliseconds: number;
-    readonly stalledMilliseconds: number;
+    /** Of one client. */
+    readonly maxLoadReportClusters: number;
+    readonly firstRequestTimeoutMs: number;
+    readonly stalledTimeoutMs: number;
   };
+  /** Of all upstreams together; one peer may make half of them. */
+  readonly maxSessions: () => number;
   /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
@@ -191,7 +191,7 @@ export class LoadServer {
     const key = JSON.stringify([target.upstream, target.parameters.key]);
     const known = this.#sessions.get(key);
     if (known !== undefined) return known;
-    const { maxSessions } = this.options.limits();
+    const maxSessions = this.options.maxSessions();
     const isFull = this.#sessions.size >= maxSessions;
     if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
       const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
@@ -231,7 +231,7 @@ class ClientReports implements StreamHandler {
   #client: ReportingClient | undefined;
   readonly #node = new LastNode();
   /** To which it reports, and whose they are. */
-  #sessions: ReadonlySet<SessionLoad> = new Set();
+  sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
   /** Those for which there was no place: they are looked up again every few seconds, and count as refused once. */
   readonly refused = new WeakSet<LoadTarget>();
@@ -244,7 +244,7 @@ class ClientReports implements StreamHandler {
   #reportedAt = 0;
   readonly #turns: RequestTurns;
   /** A report is not read to its end yet: nothing that it counts for may go away. */
-  #isReading = false;
+  isReading = false;
   /** Its node has changed too often: nothing is read before this. */
   #paused: Timer | undefined;
   /** Rules have changed while it is read. */
@@ -268,16 +268,8 @@ class ClientReports implements StreamHandler {
     return this.#stream.peer;
   }
 
-  get isReading(): boolean {
-    return this.#isReading;
-  }
-
   get origin(): LoadOrigin {
     return this.#client?.origin ?? itsOwn;
-  }
-
-  get sessions(): ReadonlySet<SessionLoad> {
-    return this.#sessions;
   }
 
   message(bytes: Charged): void {
@@ -327,7 +319,7 @@ class ClientReports implements StreamHandler {
    */
   instructed(): number {
     if (this.#isOver || this.#blockedSince !== undefined) return 0;
-    const all = [...this.#sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
+    const all = [...this.sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return 0;
     this.#heard = all;
@@ -342,8 +334,8 @@ class ClientReports implements StreamHandler {
 
   /** By new rules, when what is read is read to its end. */
   reidentify(): void {
-    this.#mustReidentify = this.#isReading;
-    if (this.#isReading || this.#isOver || this.#client === undefined) return;
+    this.#mustReidentify = this.isReading;
+    if (this.isReading || this.#isOver || this.#client === undefined) return;
     const again = this.#client.byNewRules();
     if (again === undefined) {
       this.#fail(rulesChanged);
@@ -358,17 +350,17 @@ class ClientReports implements StreamHandler {
   failIfOverdue(): void {
     if (this.#client !== undefined && this.#blockedSince === undefined) return;
     const { clock, limits } = this.#server.options;
-    const { firstRequestMilliseconds: first, stalledMilliseconds } = limits();
+    const { firstRequestTimeoutMs: first, stalledTimeoutMs } = limits();
     const now = clock.monotonic();
     if (this.#client === undefined && now - this.#openedAt - this.#stream.waitedMilliseconds >= first)
       this.#fail(noFirstRequest(first));
-    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledMilliseconds)
-      this.#fail(stalled(stalledMilliseconds));
+    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledTimeoutMs)
+      this.#fail(stalled(stalledTimeoutMs));
   }
 
   /** `start`: behind its node, if that is its first field. */
   *#report(bytes: Buffer, start: number): InTurns<void> {
-    this.#isReading = true;
+    this.isReading = true;
     try {
       const isFirst = this.#client === undefined;
       if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
@@ -378,7 +370,7 @@ class ClientReports implements StreamHandler {
         thrown instanceof TooMuchNoted ? heldBytes(cause) : malformed(`malformed LoadStatsRequest: ${cause}`),
       );
     }
-    this.#isReading = false;
+    this.isReading = false;
     this.#goIfOver();
     if (this.#mustReidentify) this.reidentify();
   }
@@ -412,31 +404,31 @@ class ClientReports implements StreamHandler {
     this.#stream.pause();
     this.#paused = clock.after(wait, () => {
       this.#paused = undefined;
-      if (!this.#isReading && !this.#isOver) this.#stream.resume();
+      if (!this.isReading && !this.#isOver) this.#stream.resume();
     });
   }
 
   /** Asked for each stream every few seconds: where nothing has changed, nothing is done. */
   chooseAgain(): void {
-    if (this.#isReading || this.#isOver || this.#client === undefined) return;
-    const isSame = this.#client.targets() === this.#targets && this.#targets.length === this.#sessions.size;
-    if (!isSame || this.#sessions.values().some(({ isOver }) => isOver)) this.choose();
+    if (this.isReading || this.#isOver || this.#client === undefined) return;
+    const isSame = this.#client.targets() === this.#targets && this.#targets.length === this.sessions.size;
+    if (!isSame || this.sessions.values().some(({ isOver }) => isOver)) this.choose();
   }
 
   /** To whom it reports. A session that it reports to already knows what it has said. */
   choose(): void {
     if (this.#isOver || this.#client === undefined) return;
     const { account } = this.peer;
-    const { maxClusters } = this.#server.options.limits();
-    const most = account.exempt ? Number.POSITIVE_INFINITY : maxClusters;
+    const { maxLoadReportClusters } = this.#server.options.limits();
+    const most = account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
     // Each worker has bound its own.
     const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
     const targets = this.#client.targets();
     this.#targets = targets;
-    const before = this.#sessions;
-    this.#sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));
-    for (const session of this.#sessions) session.join(this, () => new Reporter(account, most, mostRows));
-    for (const session of before.difference(this.#sessions)) session.leave(this);
+    const before = this.sessions;
+    this.sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));
+    for (const session of this.sessions) session.join(this, () => new Reporter(account, most, mostRows));
+    for (const session of before.difference(this.sessions)) session.leave(this);
     this.#server.tell([this]);
   }
 
@@ -444,7 +436,7 @@ class ClientReports implements StreamHandler {
   #readings(): readonly [Reading, ...Reading[]] {
     const mayKnow = this.#client?.mayKnow;
     const readings: Reading[] = [];
-    for (const session of this.#sessions) {
+    for (const session of this.sessions) {
       const reading = session.reading(this, mayKnow);
       if (reading !== undefined) readings.push(reading);
     }
@@ -468,7 +460,7 @@ class ClientReports implements StreamHandler {
     const of = this.#client?.of;
     if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
     if (!isFirst || totals.clusters > 0) {
-      for (const session of this.#sessions) session.received.inc();
+      for (const session of this.sessions) session.received.inc();
       this.#client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
     }
     this.#reportedAt = now;
@@ -489,16 +481,12 @@ class ClientReports implements StreamHandler {
   }
 
   #goIfOver(): void {
-    if (!this.#isOver || this.#isReading) return;
-    this.#leaveAll();
-    if (this.#isClosed) this.#server.closed(this);
-  }
-
-  #leaveAll(): void {
+    if (!this.#isOver || this.isReading) return;
     this.#client?.left();
     this.#client = undefined;
-    for (const session of this.#sessions) session.leave(this);
-    this.#sessions = new Set();
+    for (const session of this.sessions) session.leave(this);
+    this.sessions = new Set();
+    if (this.#isClosed) this.#server.closed(this);
   }
 }
 
@@ -513,40 +501,30 @@ class SessionLoad {
   readonly target: LoadTarget;
   readonly received: { inc(): void };
   readonly #sent: { inc(): void };
-  readonly #sums: LoadSums;
+  readonly #sums = new LoadSums();
   readonly #reporters = new Map<ClientReports, Reporter>();
   readonly #server: LoadServer;
-  readonly #options: LoadServerOptions;
   readonly #over: () => void;
   #upstream: LoadUpstream | undefined;
   #stream: LoadStream | undefined;
-  #instruction: Instruction | undefined;
+  /** What the control plane asks for; undefined: nothing so far. */
+  instruction: Instruction | undefined;
   /** The control plane has said on this stream that it takes reports. */
-  #isAsked = false;
+  isAsked = false;
   /** Reported on this stream, and not handed over yet. */
   #taken: (TakenSums & { readonly stream: LoadStream | undefined }) | undefined;
   #timer: Timer | undefined;
-  #isOver = false;
+  /** Nobody reports any more, and nothing is left to be sent; or the upstream is gone. */
+  isOver = false;
 
   constructor(target: LoadTarget, server: LoadServer, over: () => void) {
     this.target = target;
     this.#server = server;
-    this.#options = server.options;
     this.#over = over;
-    this.received = this.#options.events.reports('received', target.upstream);
-    this.#sent = this.#options.events.reports('sent', target.upstream);
-    this.#sums = new LoadSums(server.options.clock.monotonic());
+    const { events } = server.options;
+    this.received = events.reports('received', target.upstream);
+    this.#sent = events.reports('sent', target.upstream);
     this.reload();
-  }
-
-  /** What the control plane asks for; undefined: nothing so far. */
-  get instruction(): Instruction | undefined {
-    return this.#instruction;
-  }
-
-  /** A stream to the control plane is open, and it takes reports. */
-  get isAsked(): boolean {
-    return this.#isAsked;
   }
 
   /** Who reports already goes on. */
@@ -564,17 +542,12 @@ class SessionLoad {
   /** Of a report: its client may be asked for more, or say more than it is asked for. */
   reading(client: ClientReports, mayKnow: ReportingClient['mayKnow']): Reading | undefined {
     const reporter = this.#reporters.get(client);
-    return reporter && this.#sums.reading(reporter, this.#instruction ?? nothingAsked, mayKnow);
-  }
-
-  /** Nobody reports any more, and nothing is left to be sent; or the upstream is gone. */
-  get isOver(): boolean {
-    return this.#isOver;
+    return reporter && this.#sums.reading(reporter, this.instruction ?? nothingAsked, mayKnow);
   }
 
   /** Upstreams may have changed: another one of the same name gets what this one did not. */
   reload(): void {
-    const now = this.#options.upstream(this.target.upstream);
+    const now = this.#server.options.upstream(this.target.upstream);
     if (now !== undefined && now === this.#upstream) return;
     const before = this.#stream;
     this.#stopAsking();
@@ -598,15 +571,16 @@ class SessionLoad {
     const below = [...this.#reporters.keys()].map(({ origin }) => origin);
     return {
       stages: 1 + below.reduce((most, { stages }) => Math.max(most, stages), 0),
-      isPartial: this.#options.holdsBack(this.target.upstream) || below.some(({ isPartial }) => isPartial),
+      isPartial:
+        this.#server.options.holdsBack(this.target.upstream) || below.some(({ isPartial }) => isPartial),
     };
   }
 
   /** Sends what is left; resolves when that is handed over, or cannot be. */
   async finish(): Promise<void> {
     const stream = this.#stream;
-    if (this.#isAsked && !this.#sums.isEmpty)
-      reportAll(stream, this.#sums.take(this.#options.clock.monotonic()), () => this.#sent.inc());
+    if (this.isAsked && !this.#sums.isEmpty)
+      reportAll(stream, this.#sums.take(this.#server.options.clock.monotonic()), () => this.#sent.inc());
     this.#end();
     await stream?.finish();
   }
@@ -614,21 +588,21 @@ class SessionLoad {
   #asked(response: Buffer): void {
     const read = readInstruction(response);
     if (!read.ok) {
-      this.#options.events.malformed(this.target.upstream, read.error);
+      this.#server.options.events.malformed(this.target.upstream, read.error);
       return;
     }
-    const before = this.#instruction;
-    this.#instruction = read.value;
-    if (before === undefined) this.#sums.begin(this.#options.clock.monotonic());
-    if (!this.#isAsked || before?.intervalMs !== read.value.intervalMs) this.#schedule();
-    this.#isAsked = true;
+    const before = this.instruction;
+    this.instruction = read.value;
+    if (before === undefined) this.#sums.begin(this.#server.options.clock.monotonic());
+    if (!this.isAsked || before?.intervalMs !== read.value.intervalMs) this.#schedule();
+    this.isAsked = true;
     if (before?.frame.equals(read.value.frame) === true) return;
     this.#server.tell(this.#reporters.keys());
   }
 
   #schedule(): void {
     this.#timer?.cancel();
-    this.#timer = this.#options.clock.after(this.#instruction?.intervalMs ?? 0, () => {
+    this.#timer = this.#server.options.clock.after(this.instruction?.intervalMs ?? 0, () => {
       this.#schedule();
       // What the control plane does not read is not queued: it is in the next sums.
       if (this.#taken === undefined) this.#report();
@@ -637,7 +611,7 @@ class SessionLoad {
 
   #report(): void {
     const stream = this.#stream;
-    const taken = { ...this.#sums.take(this.#options.clock.monotonic()), stream };
+    const taken = { ...this.#sums.take(this.#server.options.clock.monotonic()), stream };
     this.#taken = taken;
     reportAll(stream, taken, () => {
       if (this.#taken !== taken) return;
@@ -650,7 +624,7 @@ class SessionLoad {
 
   #stopAsking(): void {
     this.#timer?.cancel();
-    this.#isAsked = false;
+    this.isAsked = false;
   }
 
   /** What a stream has not handed over when it is over. */
@@ -664,16 +638,16 @@ class SessionLoad {
 
   /** A control plane that has never asked for anything gets nothing. */
   #endIfDone(): void {
-    if (this.#reporters.size > 0 || this.#isOver) return;
+    if (this.#reporters.size > 0 || this.isOver) return;
     const isDone = this.#taken === undefined && this.#sums.isEmpty;
-    if (!isDone && this.#instruction !== undefined) return;
+    if (!isDone && this.instruction !== undefined) return;
     void this.#stream?.finish();
     this.#end();
   }
 
   #end(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.#timer?.cancel();
     this.#sums.clear();
     this.#over();

@@ -29,12 +29,6 @@ export class Values {
   }
 }
 
-/** What was said last, and who pays for it. */
-export interface Latest {
-  readonly bytes: Uint8Array;
-  readonly payer: Payer;
-}
-
 /** What one client has made in the sums, and what its last report said. */
 export class Reporter {
   readonly payer: Payer;
@@ -70,7 +64,8 @@ export class Row {
   readonly bytes: number;
   /** By field and key. */
   below: Map<string, Row> | undefined;
-  latest: Latest | undefined;
+  /** What was said last, and who pays for it. */
+  latest: { readonly bytes: Uint8Array; readonly payer: Payer } | undefined;
   /** Somebody had reported it before the last report of the sums: it will be reported again as a rule. */
   wasReported = false;
   /** Reports that have it and are not read to their ends yet. */
@@ -122,11 +117,8 @@ class Columns {
   /** Of these, the first `count`. */
   resized(rows: number, count: number): Columns {
     const columns = new Columns(rows);
-    columns.places.set(this.places.subarray(0, count));
-    columns.firsts.set(this.firsts.subarray(0, count));
-    columns.keyStarts.set(this.keyStarts.subarray(0, count));
-    columns.keyEnds.set(this.keyEnds.subarray(0, count));
-    columns.reported.set(this.reported.subarray(0, count));
+    for (const each of ['places', 'firsts', 'keyStarts', 'keyEnds', 'reported'] as const)
+      columns[each].set(this[each].subarray(0, count));
     return columns;
   }
 }

@@ -13,15 +13,8 @@ import type { FieldPlan } from './plan.ts';
 import { addedUp, forget, Reading } from './reading.ts';
 import { type Reporter, type Row, Rows } from './rows.ts';
 
-/** Sums that were encoded. One of the two must be called. */
-export interface TakenSums {
-  /** LoadStatsRequests, one as a rule: gRPC servers take 4 MiB. They are taken or given back together. */
-  readonly messages: readonly Buffer[];
-  /** The control plane has them. */
-  confirm(): void;
-  /** It does not: they are part of the next. */
-  giveBack(): void;
-}
+/** Sums that were encoded. */
+export type TakenSums = Readonly<ReturnType<LoadSums['take']>>;
 
 /** A row of the sums that were taken; `isShown`: a gauge of it is not 0. */
 type TakenRow = readonly [row: Row, isShown: boolean];
@@ -30,11 +23,7 @@ type TakenRow = readonly [row: Row, isShown: boolean];
 export class LoadSums {
   readonly #rows = new Rows();
   /** Since when counters count, by `Clock.monotonic()`, as are all times here. */
-  #since: number;
-
-  constructor(now: number) {
-    this.#since = now;
-  }
+  #since = 0;
 
   /** There is nothing that the control plane has not been told. */
   get isEmpty(): boolean {
@@ -61,20 +50,24 @@ export class LoadSums {
     this.#rows.removeBelow(this.#rows.root, () => true);
   }
 
-  take(now: number): TakenSums {
+  /** Of what it returns, `confirm` or `giveBack` must be called. */
+  take(now: number) {
     const rows = this.#rows;
     const taken: TakenRow[] = [];
     const before = rows.numbers.slice();
     const seconds = (now - this.#since) / 1000;
     const interval = message(4, [varint(1, Math.floor(seconds)), varint(2, Math.floor((seconds % 1) * 1e9))]);
     return {
+      /** LoadStatsRequests, one as a rule: gRPC servers take 4 MiB. They are taken or given back together. */
       messages: inMessages(encode(rows, rows.root, interval, taken) ?? []),
+      /** The control plane has them. */
       confirm: () => {
         this.#since = now;
         for (const [row, isShown] of taken) row.wasShown = isShown;
         prune(rows, rows.root);
         rows.trim();
       },
+      /** It does not: they are part of the next. */
       giveBack: () => {
         for (const [row] of taken) giveBack(rows, row, before);
       },

@@ -13,6 +13,13 @@ export function getOrMake<Key, Value>(map: Table<Key, Value>, key: Key, make: ()
   return made;
 }
 
+/** Gives each object a number of its own, from 1. */
+export function numbering(): (one: object) => number {
+  const numbers = new WeakMap<object, number>();
+  let last = 0;
+  return (one) => getOrMake(numbers, one, () => ++last);
+}
+
 /** So much more under a key, or less: what counts to nothing is not in the map. */
 export function countIn<Key>(counts: Map<Key, number>, key: Key, more: number): void {
   const count = (counts.get(key) ?? 0) + more;

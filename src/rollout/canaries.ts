@@ -14,7 +14,7 @@ export class Canaries {
   /** Who gets a change first, then, and so on. None: nobody gets anything first. */
   waves: readonly Wave[];
   /** The wave that the change of a class has come to, where that is not the first. */
-  #reached: ReadonlyMap<string, number> = new Map();
+  reached: ReadonlyMap<string, number> = new Map();
   /** Canaries until the rollout is over, though no rule says so, each with its class. */
   readonly #elected = new Map<string, string>();
   /** All canaries of what waits, each with its class. */
@@ -41,24 +41,19 @@ export class Canaries {
     if (this.waves.length === 0) return 'released';
     if (this.#elected.has(nodeKey) || this.#expected.has(nodeKey)) return 'canary';
     if (this.open?.has(classKey) === false) return this.#members.has(nodeKey) ? 'canary' : 'released';
-    return isInWaves(this.waves, this.#reached.get(classKey), client) ? 'canary' : 'released';
-  }
-
-  /** Of each class whose change is not in its first wave. */
-  get reached(): ReadonlyMap<string, number> {
-    return this.#reached;
+    return isInWaves(this.waves, this.reached.get(classKey), client) ? 'canary' : 'released';
   }
 
   /** Returns which clients may be on another side now; undefined: none is. */
   reach(reached: ReadonlyMap<string, number>): ((client: Moved) => boolean) | undefined {
-    const before = this.#reached;
+    const before = this.reached;
     const moved = classesMoved(before, reached);
     if (moved === undefined) return undefined;
     // One of them may be of another class by now.
     const forgotten = new Set(
       [...before.keys()].flatMap((classKey) => (reached.has(classKey) ? [] : this.#forget(classKey))),
     );
-    this.#reached = reached;
+    this.reached = reached;
     return (client) => moved(client) || forgotten.has(client.nodeKey);
   }
 
@@ -86,7 +81,9 @@ export class Canaries {
   /** The nodes that have to become canaries, because what waits has no other in their class. */
   elect(members: readonly Member[]): ReadonlySet<string> {
     const expected = new Set(this.#expected.values());
-    const electing = members.filter(({ classKey }) => this.#elects(classKey));
+    const electing = members.filter(({ classKey }) =>
+      this.waves.slice(0, this.reached.get(classKey) ?? 1).some(({ elects }) => elects),
+    );
     const nodes = new Set(elect(electing, (classKey) => expected.has(classKey)));
     for (const { nodeKey, classKey } of members) if (nodes.has(nodeKey)) this.#elected.set(nodeKey, classKey);
     return nodes;
@@ -99,10 +96,6 @@ export class Canaries {
       for (const nodeKey of nodes) known.delete(nodeKey);
       return nodes;
     });
-  }
-
-  #elects(classKey: string): boolean {
-    return this.waves.slice(0, this.#reached.get(classKey) ?? 1).some(({ elects }) => elects);
   }
 
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */

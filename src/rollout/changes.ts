@@ -26,45 +26,37 @@ type Component = Readonly<Record<'keys' | 'classes', Set<string>>>;
  * names and classes, or if one verdict is about both. Names to which nobody subscribes are one change.
  */
 export class Changes {
-  #rows: readonly Change[] = [];
-  #queued: Change | undefined;
+  rows: readonly Change[] = [];
+  /** What the guard finds bad though nobody has it: a change before it is still judged. */
+  queued: Change | undefined;
   #frozen: readonly Frozen[] = [];
   /** At the last call of `endedHolds`. */
   #held: readonly Hold[] = [];
   /** What the rows were made of. */
   #made: readonly unknown[] = [];
 
-  get rows(): readonly Change[] {
-    return this.#rows;
-  }
-
-  /** What the guard finds bad though nobody has it: a change before it is still judged. */
-  get queued(): Change | undefined {
-    return this.#queued;
-  }
-
   /** The names of that, if the state is of it. */
   get queuedHeld(): readonly PendingName[] | undefined {
-    return this.#queued?.judge.state === this.state ? this.#queued?.names : undefined;
+    return this.queued?.judge.state === this.state ? this.queued?.names : undefined;
   }
 
   /** The first change that is held, else the first that waits. */
   get first(): Change | undefined {
-    const held = this.#rows.filter(({ judge }) => judge.state.kind === 'HELD');
-    const own = held.length > 0 ? held : this.#rows;
+    const held = this.rows.filter(({ judge }) => judge.state.kind === 'HELD');
+    const own = held.length > 0 ? held : this.rows;
     return own.toSorted((a, b) => a.judge.state.since - b.judge.state.since)[0];
   }
 
   /** Of what is held first, else of the first that waits; undefined: nothing waits. */
   get state(): WaitingState | undefined {
     const first = this.first?.judge.state;
-    const queued = this.#queued?.judge.state;
+    const queued = this.queued?.judge.state;
     return queued === undefined || (first?.kind === 'HELD' && first.since <= queued.since) ? first : queued;
   }
 
   /** All that canaries have, be it frozen or not. */
   get shown(): readonly Pick<Change, 'classes' | 'judge'>[] {
-    return [...this.#rows, ...this.#frozen];
+    return [...this.rows, ...this.#frozen];
   }
 
   /** Of whom some have something that is frozen. */
@@ -74,7 +66,7 @@ export class Changes {
 
   /** All of which there is something to say. */
   get all(): readonly Change[] {
-    return this.#queued === undefined ? this.#rows : [...this.#rows, this.#queued];
+    return this.queued === undefined ? this.rows : [...this.rows, this.queued];
   }
 
   /** Of what waits, be it frozen or queued. */
@@ -101,22 +93,22 @@ export class Changes {
     if (!isSame) {
       this.#made = made;
       const { queued } = this;
-      const known = [...this.#frozen, ...this.#rows];
+      const known = [...this.#frozen, ...this.rows];
       const resumed = partsIn(keys, this.#frozen).map(({ keys: own, judge }) => ({
         keys: own,
         judge: Judge.resumed(judge, settings, now),
       }));
       const components = componentsOf(keys, members, bonds);
-      this.#rows = arranged(names, components, [...this.all, ...resumed], settings, now);
+      this.rows = arranged(names, components, [...this.all, ...resumed], settings, now);
       this.#frozen = partsIn(frozen, known);
       const judge = queued?.judge ?? new Judge(settings, now);
-      this.#queued =
+      this.queued =
         stopped.names.length === 0
           ? undefined
           : { names: stopped.names, keys: stopped.keys, classes: new Set(), judge };
     }
     if (joined.size === 0) return;
-    for (const { keys: own, judge } of this.#rows) if (!own.isDisjointFrom(joined)) judge.joined(now);
+    for (const { keys: own, judge } of this.rows) if (!own.isDisjointFrom(joined)) judge.joined(now);
   }
 
   /** What was held when this was called last, and of which nothing is held any more. */
@@ -131,10 +123,10 @@ export class Changes {
 
   /** Nobody has what is queued, and nobody will before the change before it has ended. */
   judgeQueued(guard: { objectionTo(keys: ReadonlySet<string>): Verdict | undefined }, now: number): void {
-    const found = this.#queued && guard.objectionTo(this.#queued.keys);
+    const found = this.queued && guard.objectionTo(this.queued.keys);
     if (found === undefined) return;
     const reason = `${found.reason}; nobody has it: it is queued`;
-    this.#queued?.judge.hold(now, { cause: found.cause, reason });
+    this.queued?.judge.hold(now, { cause: found.cause, reason });
   }
 }
 

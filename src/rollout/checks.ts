@@ -4,9 +4,8 @@ import { type Clock, type Timer, WallTime } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';
 import { printable, shorten, unknownWord } from '../model/text.ts';
-import type { Change } from './changes.ts';
 import { type HeardChange, type Opinion, together, type VerdictSource } from './sources.ts';
-import { askWeb, type WebAnswer, type WebPeer, type WebTimes } from './web-request.ts';
+import { askWeb, type WebAnswer, type WebPeer, type WebRequest } from './web-request.ts';
 
 /** As configured (`rollout.checks[]`). Times are milliseconds. */
 export interface CheckSettings {
@@ -42,18 +41,7 @@ interface GivenAnswer extends CheckAnswer {
 }
 
 /** Where a check stands. */
-export interface CheckState extends CheckAnswer {
-  readonly name: string;
-  /** When the state began. */
-  readonly since: number;
-  /** How many times in a row it was BAD. */
-  readonly bad: number;
-  /** The last answers, the oldest first, at most 60: for a chart. */
-  readonly recent: readonly GivenAnswer[];
-  /** Of `value`. */
-  readonly min: number | undefined;
-  readonly max: number | undefined;
-}
+export type CheckState = Readonly<ReturnType<Check['state']>>;
 
 export interface ChecksOptions {
   readonly clock: Clock;
@@ -108,11 +96,8 @@ export class Checks implements VerdictSource {
     for (const check of this.#checks) if (!kept.includes(check)) check.start();
   }
 
-  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
-    if (this.#checks.length === 0) return new Map();
-    return new Map(
-      changes.map(({ change }) => [change, this.opinionOn(change.keys, change.judge.shownSince)]),
-    );
+  look(changes: readonly HeardChange[]): readonly Opinion[] {
+    return changes.map(({ change }) => this.opinionOn(change.keys, change.judge.shownSince));
   }
 
   /** By what was asked since the wave began, by `Clock.monotonic()`. */
@@ -168,7 +153,7 @@ class Check {
     this.#timer?.cancel();
   }
 
-  state(wallTime: WallTime): CheckState {
+  state(wallTime: WallTime) {
     const { name, prometheus } = this.settings;
     const { state, value, reason } = this.#answers.at(-1) ?? unasked;
     return {
@@ -176,14 +161,13 @@ class Check {
       state,
       value,
       reason,
+      /** When the state began. */
       since: wallTime.of(this.#since),
+      /** How many times in a row it was BAD. */
       bad: this.#bad,
-      recent: this.#answers.map((one) => ({
-        state: one.state,
-        value: one.value,
-        reason: one.reason,
-        askedAt: wallTime.of(one.askedAt),
-      })),
+      /** The last answers, the oldest first, at most 60: for a chart. */
+      recent: this.#answers.map((one) => ({ ...one, askedAt: wallTime.of(one.askedAt) })),
+      /** Of `value`. */
       min: prometheus?.min,
       max: prometheus?.max,
     };
@@ -241,18 +225,18 @@ export async function askCheck(
     clock,
     subject,
     isUnref = true,
-  }: Pick<ChecksOptions, 'clock' | 'subject'> & Partial<Pick<WebTimes, 'isUnref'>>,
+  }: Pick<ChecksOptions, 'clock' | 'subject'> & Partial<Pick<WebRequest, 'isUnref'>>,
 ): Promise<CheckAnswer> {
   const times = { clock, timeoutMs, isUnref };
   if (prometheus !== undefined) {
     const url = queryUrl(prometheus);
-    const answer = await askWeb(prometheus, { url, method: 'GET', readsBody: true }, times);
+    const answer = await askWeb(prometheus, { ...times, url, method: 'GET', readsBody: true });
     return answer.ok ? readPrometheus(answer.value, prometheus) : unknown(answer.error);
   }
   if (webhook === undefined) return unasked;
   const body = JSON.stringify(subject());
   const url = new URL(webhook.url);
-  const answer = await askWeb(webhook, { url, method: 'POST', body, readsBody: false }, times);
+  const answer = await askWeb(webhook, { ...times, url, method: 'POST', body, readsBody: false });
   return answer.ok ? readWebhook(answer.value) : unknown(answer.error);
 }
 

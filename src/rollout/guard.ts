@@ -8,9 +8,8 @@ import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Change } from './changes.ts';
 import { type Verdict, verdictOn } from './judge.ts';
-import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
 import { isEqual, type WaitingNames } from './waiting.ts';
 
 /** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
@@ -64,7 +63,8 @@ export class Guard implements VerdictSource, TransactionGuard {
   readonly #passed = new Map<string, Loss>();
   /** What is pending against what everybody has, whether it loses anything or not: it is the same as long as that is. */
   readonly #pending = new WeakMap<PendingName, readonly Loss[]>();
-  #objections = none;
+  /** What was found bad, the same values until something of it changes. */
+  objections = none;
   /** Of what these were found, and all that is at fault. While something is held, time changes nothing. */
   #weighed:
     | { readonly waiting: WaitingNames; readonly revision: number; readonly stopped: ReadonlySet<string> }
@@ -111,7 +111,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   weigh(waiting: WaitingNames, queued: readonly PendingName[]): ReadonlySet<string> {
     const settings = this.#settings;
     if (settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
-      this.#objections = none;
+      this.objections = none;
       this.#weighed = undefined;
       return new Set();
     }
@@ -120,32 +120,22 @@ export class Guard implements VerdictSource, TransactionGuard {
       return this.#weighed.stopped;
     const losses = this.#lossObjections([...waiting.names, ...queued], settings.guard);
     const sizes = getOrMake(this.#sizes, waiting, () => this.#sizeObjections(waiting, settings));
-    const known = this.#objections;
-    this.#objections = [...losses, ...sizes].map(
+    const known = this.objections;
+    this.objections = [...losses, ...sizes].map(
       (one) => known.find(({ reason, names }) => reason === one.reason && isEqual(names, one.names)) ?? one,
     );
-    const [first = new Set<string>(), ...others] = this.#objections.map(({ names }) => names);
+    const [first = new Set<string>(), ...others] = this.objections.map(({ names }) => names);
     const stopped = others.reduce((union, names) => union.union(names), first);
     this.#weighed = stopped.size === 0 ? undefined : { waiting, revision, stopped };
     return stopped;
   }
 
-  /** What was found bad, the same values until something of it changes. */
-  get objections(): readonly Verdict[] {
-    return this.#objections;
-  }
-
-  look(changes: readonly HeardChange[]): ReadonlyMap<Change, Opinion> {
-    const opinions = new Map<Change, Opinion>();
-    for (const { change } of this.#objections.length === 0 ? [] : changes) {
-      const verdict = this.objectionTo(change.keys);
-      if (verdict !== undefined) opinions.set(change, { ...noObjection, verdict });
-    }
-    return opinions;
+  look(changes: readonly HeardChange[]): readonly (Opinion | undefined)[] {
+    return changes.map(({ change }) => objection(this.objectionTo(change.keys)));
   }
 
   objectionTo(keys: ReadonlySet<string>): Verdict | undefined {
-    return verdictOn(this.#objections, keys);
+    return verdictOn(this.objections, keys);
   }
 
   #freshLosses(puts: readonly Put[], holder: Holder, bounds: GuardBounds): readonly Loss[] {
@@ -225,7 +215,7 @@ export class Guard implements VerdictSource, TransactionGuard {
   /** While something is held nothing is forgotten: it would go on because it has waited. */
   #forgetOld(): void {
     const { bakeMs } = this.#settings ?? { bakeMs: 0 };
-    if (this.#passed.size === 0 || this.#objections.length > 0) return;
+    if (this.#passed.size === 0 || this.objections.length > 0) return;
     const oldest = this.#clock.monotonic() - bakeMs;
     for (const [key, { at }] of this.#passed) if (at < oldest) this.#passed.delete(key);
   }

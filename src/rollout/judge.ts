@@ -86,25 +86,29 @@ const wait = (nextAt: number | undefined): Judgement => ({ passes: undefined, ne
  */
 export class Judge {
   #settings: JudgeSettings;
-  #state: WaitingState;
-  #startedAt: number;
+  state: WaitingState;
+  /** When the change began to wait. */
+  startedAt: number;
   /** `max_wait` counts from here: it does not run while anything else holds the change, or with MANUAL. */
   #waitsSince: number;
-  #acceptedAt: number | undefined;
-  #bakedAt: number | undefined;
+  /** Since when all canaries have accepted what waits; undefined: they have not. */
+  acceptedAt: number | undefined;
+  /** When the wave is over, if nothing else happens; undefined: that is not known, or an operator ends it. */
+  bakedAt: number | undefined;
   /** From 1. */
-  #wave = 1;
+  wave = 1;
   /** What waits now was accepted in the waves up to this one, or has passed them. */
   #passedWave = 0;
   /** Since when the clients of the wave may have what waits now. */
-  #shownSince: number;
+  shownSince: number;
   /** Who had all of the change when this wave began, by node. */
   #before: ReadonlySet<string> = new Set();
   /** This wave has added somebody, who may have left since. */
   #hasMet = false;
   /** The last look has found that it adds nobody. */
   #meetsNobody = false;
-  #isPastFirst = false;
+  /** An earlier wave has ended. Waves that met nobody are none: what comes in the first that met somebody joins. */
+  isPastFirst = false;
   /** The classes that have come further than the first wave, with the wave: they keep what they have. */
   readonly #reached = new Map<string, number>();
   /** The state that was told last. */
@@ -112,10 +116,10 @@ export class Judge {
 
   constructor(settings: JudgeSettings, now: number) {
     this.#settings = settings;
-    this.#state = { kind: 'CANARY', since: now, reason: '' };
-    this.#startedAt = now;
+    this.state = { kind: 'CANARY', since: now, reason: '' };
+    this.startedAt = now;
     this.#waitsSince = now;
-    this.#shownSince = now;
+    this.shownSince = now;
   }
 
   /** Of a change that was these before: they are one now, or it is a part of one. None: it begins to wait. */
@@ -124,19 +128,21 @@ export class Judge {
     const [oldest, ...others] = before.toSorted((a, b) => a.startedAt - b.startedAt);
     if (oldest === undefined) return created;
     const worst = [oldest, ...others].find(({ state }) => state.kind === 'HELD') ?? oldest;
-    created.#state = worst.#state;
+    created.state = worst.state;
     const waits = before.map((one) => one.#waitsSince);
-    const acceptedAt = Math.max(...before.map((one) => one.#acceptedAt ?? Number.POSITIVE_INFINITY));
-    created.#startedAt = oldest.#startedAt;
+    const acceptedAt = Math.max(...before.map((one) => one.acceptedAt ?? Number.POSITIVE_INFINITY));
+    created.startedAt = oldest.startedAt;
     // What was held was judged. Together they are judged anew.
-    created.#waitsSince = created.#state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
-    created.#acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
+    created.#waitsSince = created.state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
+    created.acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
     created.#told = worst.#told;
     // Together they are where the one is that fewer have seen. What nobody has judged yet joins what nobody has judged.
-    const met = before.some((one) => one.isPastFirst) ? [] : before.filter((one) => one.#hasMetSomebody);
-    const first = (met.length === 0 ? before : met).toSorted((a, b) => a.#wave - b.#wave)[0] ?? oldest;
+    // Somebody is in its wave, or was let into it: that they have the change is not known at once.
+    const hasMet = (one: Judge): boolean => one.#hasMet || one.#reached.size > 0;
+    const met = before.some((one) => one.isPastFirst) ? [] : before.filter(hasMet);
+    const first = (met.length === 0 ? before : met).toSorted((a, b) => a.wave - b.wave)[0] ?? oldest;
     created.#goOnFrom(first);
-    created.#shownSince = Math.max(...before.map((one) => one.#shownSince));
+    created.shownSince = Math.max(...before.map((one) => one.shownSince));
     created.#passedWave = Math.min(...before.map((one) => one.#passedWave));
     for (const one of before) for (const [classKey, wave] of one.#reached) created.#reach(classKey, wave);
     return created;
@@ -151,40 +157,16 @@ export class Judge {
   }
 
   #goOnFrom(before: Judge): void {
-    this.#wave = before.#wave;
+    this.wave = before.wave;
     this.#passedWave = before.#passedWave;
     this.#before = before.#before;
     this.#hasMet = before.#hasMet;
-    this.#isPastFirst = before.#isPastFirst;
-  }
-
-  get state(): WaitingState {
-    return this.#state;
-  }
-
-  /** When the change began to wait. */
-  get startedAt(): number {
-    return this.#startedAt;
-  }
-
-  /** Since when all canaries have accepted what waits; undefined: they have not. */
-  get acceptedAt(): number | undefined {
-    return this.#acceptedAt;
-  }
-
-  /** From 1. */
-  get wave(): number {
-    return this.#wave;
+    this.isPastFirst = before.isPastFirst;
   }
 
   /** The clients of the waves up to this one have accepted what waits now, or nobody is there, or an operator has ended them. */
   get acceptedWave(): number {
-    return this.#acceptedAt === undefined ? this.#passedWave : this.#wave;
-  }
-
-  /** Since when the clients of the wave may have what waits now. */
-  get shownSince(): number {
-    return this.#shownSince;
+    return this.acceptedAt === undefined ? this.#passedWave : this.wave;
   }
 
   /** How many there are. */
@@ -192,23 +174,13 @@ export class Judge {
     return this.#settings.waves.length;
   }
 
-  /** An earlier wave has ended. Waves that met nobody are none: what comes in the first that met somebody joins. */
-  get isPastFirst(): boolean {
-    return this.#isPastFirst;
-  }
-
-  /** Somebody is in this wave, or was let into it: that they have the change is not known at once. */
-  get #hasMetSomebody(): boolean {
-    return this.#hasMet || this.#reached.size > 0;
-  }
-
   get isLastWave(): boolean {
-    return this.#wave >= this.#settings.waves.length;
+    return this.wave >= this.#settings.waves.length;
   }
 
   /** `classes`: those of which somebody is there now. Each class that has come further than the first wave, with the wave. */
   reach(classes: ReadonlySet<string>): ReadonlyMap<string, number> {
-    if (this.#wave > 1) for (const classKey of classes) this.#reach(classKey, this.#wave);
+    if (this.wave > 1) for (const classKey of classes) this.#reach(classKey, this.wave);
     return this.#reached;
   }
 
@@ -218,79 +190,74 @@ export class Judge {
 
   /** The next wave begins. `nodes`: who has the change. */
   advance(nodes: ReadonlySet<string>, now: number): void {
-    this.#passedWave = this.#wave++;
+    this.#passedWave = this.wave++;
     this.#before = this.#before.union(nodes);
-    this.#isPastFirst ||= !this.#meetsNobody;
+    this.isPastFirst ||= !this.#meetsNobody;
     this.#meetsNobody = false;
     this.#hasMet = false;
-    this.#acceptedAt = undefined;
+    this.acceptedAt = undefined;
     this.#waitsSince = now;
-    this.#shownSince = now;
-    this.#state = { kind: 'CANARY', since: now, reason: '' };
-  }
-
-  /** When the wave is over, if nothing else happens; undefined: that is not known, or an operator ends it. */
-  get bakedAt(): number | undefined {
-    return this.#bakedAt;
+    this.shownSince = now;
+    this.state = { kind: 'CANARY', since: now, reason: '' };
   }
 
   get #bakeMs(): number {
     const { waves, bakeMs } = this.#settings;
-    return waves[this.#wave - 1]?.bakeMs ?? bakeMs;
+    return waves[this.wave - 1]?.bakeMs ?? bakeMs;
   }
 
   /** The state, if it is another than this gave last. */
   news(): WaitingState | undefined {
-    const { kind, since } = this.#state;
+    const { kind, since } = this.state;
     if (this.#told?.kind === kind && this.#told.since === since) return undefined;
     this.#told = { kind, since };
-    return this.#state;
+    return this.state;
   }
 
   configure(settings: JudgeSettings): void {
     this.#settings = settings;
-    this.#wave = Math.min(this.#wave, this.waves);
-    this.#passedWave = Math.min(this.#passedWave, this.#wave - 1);
+    this.wave = Math.min(this.wave, this.waves);
+    this.#passedWave = Math.min(this.#passedWave, this.wave - 1);
     for (const [classKey, wave] of this.#reached) this.#reached.set(classKey, Math.min(wave, this.waves));
   }
 
   /** Upstream has sent something that now waits: the bake starts again, `max_wait` does not. */
   joined(now: number): void {
-    this.#acceptedAt = undefined;
+    this.acceptedAt = undefined;
     // No earlier wave has judged what is new.
     this.#before = new Set();
     if (this.#reached.size === 0) {
       // It went on because nobody was there.
-      this.#wave = 1;
+      this.wave = 1;
       this.#hasMet = false;
-      this.#isPastFirst = false;
+      this.isPastFirst = false;
     }
     // Before the first that met somebody they have nothing to say.
-    this.#passedWave = this.#isPastFirst ? 0 : this.#wave - 1;
-    this.#shownSince = now;
+    this.#passedWave = this.isPastFirst ? 0 : this.wave - 1;
+    this.shownSince = now;
     // What was held was judged. This is judged anew.
-    if (this.#state.kind === 'HELD') this.#waitsSince = now;
+    if (this.state.kind === 'HELD') this.#waitsSince = now;
   }
 
   hold(now: number, { cause, reason }: Pick<Verdict, 'cause' | 'reason'>): void {
-    this.#acceptedAt = undefined;
+    this.acceptedAt = undefined;
     this.#enter({ kind: 'HELD', since: now, cause, reason });
   }
 
   judge(now: number, seen: Observation): Judgement {
-    const objection = objectionOf(seen, this.#state);
+    const objection = objectionOf(seen, this.state);
     this.#meetsNobody = this.#addsNobody(seen) && objection === undefined;
-    this.#bakedAt = undefined;
+    this.bakedAt = undefined;
     if (objection !== undefined) {
       this.hold(now, objection);
       return wait(undefined);
     }
-    if (this.#state.kind === 'HELD' && this.#state.cause !== 'timeout') this.#waitsSince = now;
+    if (this.state.kind === 'HELD' && this.state.cause !== 'timeout') this.#waitsSince = now;
     if (this.#meetsNobody) return { passes: 'accepted', nextAt: undefined };
-    if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.#acceptedAt ??= now;
+    if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.acceptedAt ??= now;
     if (this.#settings.mode === 'MANUAL') return this.#manual(now, seen);
-    if (this.#acceptedAt !== undefined && seen.goodSince !== undefined)
-      this.#bakedAt = Math.max(this.#acceptedAt, seen.goodSince) + this.#bakeMs;
+    if (this.acceptedAt !== undefined && seen.goodSince !== undefined)
+      this.bakedAt = Math.max(this.acceptedAt, seen.goodSince) + this.#bakeMs;
     return this.#automatic(now, seen);
   }
 
@@ -300,7 +267,7 @@ export class Judge {
    */
   #addsNobody({ nodes, mayReturn, clientsMayComeBack }: Observation): boolean {
     this.#hasMet ||= nodes?.isSubsetOf(this.#before) === false;
-    if (nodes === undefined || mayReturn || clientsMayComeBack || this.#state.kind === 'HELD') return false;
+    if (nodes === undefined || mayReturn || clientsMayComeBack || this.state.kind === 'HELD') return false;
     if (this.isLastWave && (this.#before.size === 0 || this.#settings.mode === 'MANUAL')) return false;
     return !this.#hasMet;
   }
@@ -308,7 +275,7 @@ export class Judge {
   #manual(now: number, { total }: Observation): Judgement {
     this.#waitsSince = now;
     const accepted =
-      this.#acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
+      this.acceptedAt === undefined || total === 0 ? '' : 'the canaries have accepted it, and ';
     this.#enter({
       kind: 'CANARY',
       since: now,
@@ -320,7 +287,7 @@ export class Judge {
   #automatic(now: number, seen: Observation): Judgement {
     const { total, accepted } = seen;
     const { maxWaitMs, onTimeout } = this.#settings;
-    const bakedAt = this.#bakedAt;
+    const bakedAt = this.bakedAt;
     // A client that has come since may still have to answer.
     if (bakedAt !== undefined && bakedAt <= now && hasAccepted(seen))
       return { passes: 'accepted', nextAt: undefined };
@@ -338,8 +305,8 @@ export class Judge {
 
   /** `since` stays while the state is the same. */
   #enter(state: WaitingState): void {
-    const since = isSame(this.#state, state) ? this.#state.since : state.since;
-    this.#state = { ...state, since };
+    const since = isSame(this.state, state) ? this.state.since : state.since;
+    this.state = { ...state, since };
   }
 }
 

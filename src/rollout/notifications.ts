@@ -137,7 +137,7 @@ class Receiver {
     if (key?.ok === false) return fail(`hmac_file ${key.error}`);
     const headers = key === undefined ? {} : signed(body, key.value, Math.floor(clock.now() / 1000));
     const request = { url: new URL(url), method: 'POST', headers, body, readsBody: false } as const;
-    const answer = await askWeb(this.settings, request, { clock, timeoutMs, isUnref: true });
+    const answer = await askWeb(this.settings, { ...request, clock, timeoutMs, isUnref: true });
     if (!answer.ok) return answer;
     const { status } = answer.value;
     return status >= 200 && status < 300 ? ok(undefined) : fail(`it answered ${status}`);

@@ -5,13 +5,14 @@ import type { Gate, RemovalCount } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import type { Change } from './changes.ts';
-import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
 
 /** As configured of an upstream. */
 export interface RemovalLimit {
-  readonly upstream: string;
-  /** Of the resources of a type that are released. */
-  readonly maxRemovalPercent: number;
+  /** The upstream's. */
+  readonly name: string;
+  /** Of the resources of a type that are released; undefined: there is no limit. */
+  readonly maxRemovalPercent?: number | undefined;
   /** After so many milliseconds it is no objection any more. */
   readonly maxRemovalHoldMs: number;
 }
@@ -35,24 +36,20 @@ export class RemovalLimits implements VerdictSource {
     this.#limits = limits;
   }
 
-  look(changes: readonly HeardChange[], _frozen: unknown, now: number): ReadonlyMap<Change, Opinion> {
+  look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
     this.#excesses.clear();
-    const opinions = new Map<Change, Opinion>();
     const counts = new Map<string, RemovalCount>();
     const count = (upstream: string, type: TypeUrl): RemovalCount =>
       getOrMake(counts, keyOf(upstream, type), () => this.#gate.removals({ upstream, type }));
-    for (const { change } of changes) {
+    return changes.map(({ change }) => {
       const all = [...this.#excessesOf(change, now, count)];
       for (const one of all) {
-        const key = keyOf(one.limit.upstream, one.type);
+        const key = keyOf(one.limit.name, one.type);
         if (!this.#excesses.has(key)) this.#excesses.set(key, one);
       }
       const [first] = all;
-      if (first === undefined) continue;
-      const verdict = { cause: 'removals', reason: textOf(first), names: change.keys } as const;
-      opinions.set(change, { ...noObjection, verdict });
-    }
-    return opinions;
+      return objection(first && { cause: 'removals', reason: textOf(first), names: change.keys });
+    });
   }
 
   /** What a change removes too much of. `removals`: of all that waits. */
@@ -63,8 +60,8 @@ export class RemovalLimits implements VerdictSource {
   ): Iterable<Excess> {
     const since = Math.min(judge.startedAt, now);
     for (const limit of this.#limits()) {
-      const { upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
-      if (now >= since + maxRemovalHoldMs) continue;
+      const { name: upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
+      if (maxRemovalPercent === undefined || now >= since + maxRemovalHoldMs) continue;
       const own = names.filter((one) => one.removed && one.upstream === upstream);
       for (const type of new Set(own.map((one) => one.type))) {
         if (this.#waived.has(keyOf(upstream, type))) continue;
@@ -76,14 +73,14 @@ export class RemovalLimits implements VerdictSource {
   }
 
   held(upstream: string): readonly HeldRemovals[] {
-    return [...this.#excesses.values()].filter(({ limit }) => limit.upstream === upstream);
+    return [...this.#excesses.values()].filter(({ limit }) => limit.name === upstream);
   }
 
   /** Whether that many are removed is for the canaries to judge now. How many. */
   waive(upstream: string, type: TypeUrl | undefined): number {
     let count = 0;
     for (const [key, one] of this.#excesses) {
-      if (!includes({ upstream, type }, { upstream: one.limit.upstream, type: one.type })) continue;
+      if (!includes({ upstream, type }, { upstream: one.limit.name, type: one.type })) continue;
       this.#waived.add(key);
       this.#excesses.delete(key);
       count += one.count;
@@ -98,7 +95,7 @@ export class RemovalLimits implements VerdictSource {
   }
 }
 
-const textOf = ({ count, released, type, limit: { upstream, maxRemovalPercent } }: Excess): string =>
-  `${count} of ${released} ${typeInfo(type).short} of ${upstream} would be removed: max_removal_percent is ${maxRemovalPercent}`;
+const textOf = ({ count, released, type, limit: { name, maxRemovalPercent } }: Excess): string =>
+  `${count} of ${released} ${typeInfo(type).short} of ${name} would be removed: max_removal_percent is ${maxRemovalPercent}`;
 
 const keyOf = (upstream: string, type: TypeUrl): string => JSON.stringify([upstream, type]);

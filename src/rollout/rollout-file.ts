@@ -104,6 +104,12 @@ async function replace(path: string, content: string | Buffer, before = () => {}
   await rename(`${path}.new`, path);
 }
 
+/** `since`: milliseconds since the epoch. */
+interface Failure {
+  readonly reason: string;
+  readonly since: number;
+}
+
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
@@ -119,9 +125,10 @@ export class RolloutFile {
   #key: Buffer | undefined;
   /** What was found bad before a restart is compared at every look. */
   readonly #hashes = new WeakMap<Hashed, ReturnType<HashOf>>();
-  /** Why the last state is not in the file, and since when. */
-  #failure: { readonly reason: string; readonly since: number } | undefined;
-  #unread: { readonly reason: string; readonly since: number } | undefined;
+  /** Why the last state is not in the file. */
+  failure: Failure | undefined;
+  /** Why what was in the file at the start is not known: until the next state is in it. */
+  unread: Failure | undefined;
   /** What is to be written, when what is on its way is. */
   #next: SavedRollout | undefined;
   #writing: Promise<void> | undefined;
@@ -154,16 +161,6 @@ export class RolloutFile {
       return [this.#keyed(where), this.#keyed(what)];
     });
 
-  /** Times are milliseconds since the epoch. */
-  get failure(): { readonly reason: string; readonly since: number } | undefined {
-    return this.#failure;
-  }
-
-  /** Why what was in the file at the start is not known, and since when: until the next state is in it. */
-  get unread(): { readonly reason: string; readonly since: number } | undefined {
-    return this.#unread;
-  }
-
   load(): SavedRollout {
     let read: unknown;
     try {
@@ -180,7 +177,7 @@ export class RolloutFile {
           ? 'what was frozen or found bad is not known: the file cannot be read'
           : 'a part of what was frozen or found bad is not known: what can be read of the file is kept';
       this.#log.error(message, { file: this.#path, reason });
-      this.#unread = { reason, since: this.#clock.now() };
+      this.unread = { reason, since: this.#clock.now() };
       // Who counts it is made after it was read.
       this.#clock.after(0, () => this.#failed(error));
       return rest ?? nothing;
@@ -189,7 +186,7 @@ export class RolloutFile {
 
   /** An operator may look into what could not be read. Not before it is replaced: it may be another process's. */
   #setAside(): void {
-    if (this.#unread === undefined) return;
+    if (this.unread === undefined) return;
     try {
       const aside = setAside(this.#path, [], linkOrRename);
       this.#log.warn('the file that could not be read is set aside', { file: this.#path, set_aside: aside });
@@ -219,8 +216,8 @@ export class RolloutFile {
       this.#next = undefined;
       const error = await this.#write(state);
       if (error === undefined) {
-        this.#failure = undefined;
-        this.#unread = undefined;
+        this.failure = undefined;
+        this.unread = undefined;
         this.#pauses.reset();
       } else this.#fail(error, state);
     }
@@ -230,12 +227,12 @@ export class RolloutFile {
   #fail(error: unknown, state: SavedRollout): void {
     const reason = explainError(error);
     this.#failed(error);
-    if (this.#failure?.reason !== reason)
+    if (this.failure?.reason !== reason)
       this.#log.error(
         'what is frozen or found bad is not kept across a restart: the file cannot be written',
         { file: this.#path, reason },
       );
-    this.#failure = { reason, since: this.#failure?.since ?? this.#clock.now() };
+    this.failure = { reason, since: this.failure?.since ?? this.#clock.now() };
     if (this.#next === undefined)
       this.#retry = this.#clock.after(this.#pauses.next(), () => this.save(state));
   }

@@ -21,8 +21,9 @@ export interface Opinion {
   readonly waitsFor: string;
 }
 
-/** It does not keep a change from going on. */
-export const noObjection: Opinion = { goodSince: 0, waitsFor: '' };
+/** Of a source that waits for nothing: undefined is nothing. */
+export const objection = (verdict: Verdict | undefined): Opinion | undefined =>
+  verdict && { verdict, goodSince: 0, waitsFor: '' };
 
 /** The change itself shows it, and is bad for as long as it does. All else is measured. */
 const isObjection = ({ cause }: Verdict): boolean => cause === 'removals' || cause === 'content';
@@ -40,48 +41,45 @@ export function together(all: readonly Opinion[]): Opinion {
 /** What may find a change bad whatever its canaries say: the guard, limits of removals, checks, traffic. */
 export interface VerdictSource {
   /**
-   * At every look: all changes that wait. Those of which it says nothing are left out. `frozen`: classes of which some
-   * clients have something that is frozen.
+   * At every look: of each change that waits, in their order; undefined, or left out: it says nothing of it. `frozen`:
+   * classes of which some clients have something that is frozen.
    */
   look(
     changes: readonly HeardChange[],
     frozen: ReadonlySet<string>,
     now: number,
-  ): ReadonlyMap<Change, Opinion>;
+  ): readonly (Opinion | undefined)[];
 }
 
 /** What all sources say. */
 export class Sources {
   readonly #sources: readonly VerdictSource[];
-  #opinions: readonly ReadonlyMap<Change, Opinion>[] = [];
-  #verdicts: readonly Verdict[] = [];
+  #opinions: ReadonlyMap<Change, readonly Opinion[]> = new Map();
+  /** What was measured, the same values until something changes. */
+  verdicts: readonly Verdict[] = [];
 
   constructor(sources: readonly VerdictSource[]) {
     this.#sources = sources;
   }
 
   look(changes: readonly HeardChange[], frozen: ReadonlySet<string>, now: number): void {
-    this.#opinions = this.#sources.map((source) => source.look(changes, frozen, now));
-    for (const { verdict } of this.#opinions.flatMap((all) => [...all.values()])) {
+    const said = this.#sources.map((source) => source.look(changes, frozen, now));
+    this.#opinions = new Map(changes.map(({ change }, at) => [change, said.flatMap((all) => all[at] ?? [])]));
+    for (const { verdict } of said.flat().filter((one) => one !== undefined)) {
       if (verdict === undefined || isObjection(verdict)) continue;
-      if (!this.#verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))
-        this.#verdicts = [...this.#verdicts, verdict];
+      if (!this.verdicts.some(({ names }) => verdict.names.isSubsetOf(names)))
+        this.verdicts = [...this.verdicts, verdict];
     }
-  }
-
-  /** What was measured, the same values until something changes. */
-  get verdicts(): readonly Verdict[] {
-    return this.#verdicts;
   }
 
   /** These names wait with another content now, or wait no more. */
   changed(names: ReadonlySet<string>): void {
-    this.#verdicts = this.#verdicts.filter((one) => one.names.isDisjointFrom(names));
+    this.verdicts = this.verdicts.filter((one) => one.names.isDisjointFrom(names));
   }
 
   /** Its verdict is an objection: the others are in `verdicts`. */
   opinionOn(change: Change): Opinion {
-    const all = this.#opinions.flatMap((one) => one.get(change) ?? []);
+    const all = this.#opinions.get(change) ?? [];
     const objecting = all.find(({ verdict }) => verdict !== undefined && isObjection(verdict));
     return { ...together(all), verdict: objecting?.verdict };
   }

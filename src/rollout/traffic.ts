@@ -1,7 +1,7 @@
 import type { Clock } from '../model/clock.ts';
 import type { LoadOrigin, ReportedTraffic } from '../model/load.ts';
 import type { Change } from './changes.ts';
-import { type HeardChange, noObjection, type Opinion, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
 import {
   addTo,
   type ComparedClient,
@@ -174,9 +174,9 @@ export class Traffic implements VerdictSource {
     this.#streams.delete(stream);
   }
 
-  look(changes: readonly HeardChange[], frozen: ReadonlySet<string>): ReadonlyMap<Change, Opinion> {
+  look(changes: readonly HeardChange[], frozen: ReadonlySet<string>): readonly (Opinion | undefined)[] {
     const bounds = this.#settings;
-    if (bounds === undefined) return new Map();
+    if (bounds === undefined) return [];
     this.#sweep(this.#clock.monotonic(), bounds.intervalMs * mostIntervals);
     const all = new Set(changes.flatMap(({ change }) => [...change.classes]));
     this.#freeze(frozen);
@@ -188,11 +188,14 @@ export class Traffic implements VerdictSource {
     const verdicts = new Map<Change, TrafficHistory>();
     for (const { change, canaries } of changes) {
       // What was found before may be about something else: it is kept where it was heard.
-      if (canaries === undefined) return new Map();
+      if (canaries === undefined) return [];
       verdicts.set(change, this.#verdict(change, canaries, peers, bounds));
     }
     this.#verdicts = verdicts;
-    return opinionsOf(verdicts);
+    // Too little to judge by keeps nothing from going on.
+    return Array.from(verdicts, ([{ keys: names }, { state, reason }]) =>
+      objection(state === 'BAD' ? { cause: 'traffic', reason: `traffic: ${reason}`, names } : undefined),
+    );
   }
 
   /** What it says of a change; undefined: nothing. */
@@ -263,18 +266,6 @@ function withPoint(
   if (isSame || canaries.requests === 0) return points;
   const kept = before !== undefined && at - before.at < intervalMs ? points.slice(0, -1) : points;
   return [...kept, { at, canaries, others }].slice(-mostPoints);
-}
-
-/** Too little to judge by keeps nothing from going on. */
-function opinionsOf(verdicts: ReadonlyMap<Change, TrafficVerdict>): ReadonlyMap<Change, Opinion> {
-  const opinions = new Map<Change, Opinion>();
-  for (const [change, { state, reason }] of verdicts)
-    if (state === 'BAD')
-      opinions.set(change, {
-        ...noObjection,
-        verdict: { cause: 'traffic', reason: `traffic: ${reason}`, names: change.keys },
-      });
-  return opinions;
 }
 
 /**

@@ -42,14 +42,15 @@ export class Verdicts implements TransactionGuard {
   readonly #said = new WeakMap<SavedContent, ReadonlySet<string>>();
   /** What was recorded last: at first what the file has, of which nothing need be saved. */
   #found: readonly Verdict[];
-  #saved: SavedVerdicts;
+  /** For the disk. */
+  saved: SavedVerdicts;
   /** What `saved` is not yet. */
   readonly #unsaved = { verdicts: false, discards: false };
 
   /** `hashOf`: as in `restored`. */
   constructor(restored: SavedVerdicts, gate: Contents, hashOf: HashOf) {
     const { verdicts, discards } = restored;
-    this.#saved = { verdicts, discards };
+    this.saved = { verdicts, discards };
     this.#restored = verdicts.map(({ cause, reason, contents }) => {
       const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));
       return { cause, reason, contents, names };
@@ -59,11 +60,6 @@ export class Verdicts implements TransactionGuard {
     this.#awaited = new Set(this.#discards.keys());
     this.#gate = gate;
     this.#hashOf = hashOf;
-  }
-
-  /** For the disk. */
-  get saved(): SavedVerdicts {
-    return this.#saved;
   }
 
   /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
@@ -154,9 +150,9 @@ export class Verdicts implements TransactionGuard {
   record(found: readonly Verdict[]): boolean {
     const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
     const { verdicts, discards } = this.#unsaved;
-    if (!isSame || verdicts) this.#saved = { ...this.#saved, verdicts: this.#verdictsNow(found) };
+    if (!isSame || verdicts) this.saved = { ...this.saved, verdicts: this.#verdictsNow(found) };
     if (discards)
-      this.#saved = { ...this.#saved, discards: [...this.#discards.values()].slice(-most.discards) };
+      this.saved = { ...this.saved, discards: [...this.#discards.values()].slice(-most.discards) };
     this.#found = found;
     Object.assign(this.#unsaved, { verdicts: false, discards: false });
     return !isSame || verdicts || discards;
@@ -435,12 +431,8 @@ export class Ends {
   #ends: ReadonlyMap<string, End> = new Map();
   /** Not looked at yet: the node may have other streams. */
   #fresh: { readonly stream: CanaryStream; readonly at: number }[] = [];
-  #findings: readonly Finding[] = [];
-
   /** What was found bad, the same values until something changes. */
-  get verdicts(): readonly Verdict[] {
-    return this.#findings;
-  }
+  verdicts: readonly Finding[] = [];
 
   ended(stream: CanaryStream, now: number): void {
     if (this.#fresh.length < mostKept) this.#fresh.push({ stream, at: now });
@@ -450,7 +442,7 @@ export class Ends {
   changed(names: ReadonlySet<string>): void {
     const isAbout = subscribedTo(names);
     this.#ends = new Map(this.#ends.entries().filter(([, end]) => !isAbout(end)));
-    this.#findings = this.#findings.filter((one) => one.names.isDisjointFrom(names));
+    this.verdicts = this.verdicts.filter((one) => one.names.isDisjointFrom(names));
   }
 
   /** Nothing waits for a verdict: what was found stays, and who ends now says nothing. */
@@ -463,7 +455,7 @@ export class Ends {
   observe(canaries: readonly CanaryStream[], settings: JudgeSettings, now: number): void {
     const { bakeMs, maxDisconnects } = settings;
     const within = Math.max(bakeMs, ...settings.waves.map((wave) => wave.bakeMs ?? 0));
-    if (this.#fresh.length + this.#ends.size + this.#findings.length === 0) return;
+    if (this.#fresh.length + this.#ends.size + this.verdicts.length === 0) return;
     const present = new Map<string, Set<string>>();
     for (const { classKey, node } of canaries) getOrMake(present, classKey, () => new Set()).add(node);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
@@ -487,10 +479,10 @@ export class Ends {
       const sets = new Set(counted.flatMap((end) => end.names));
       const names = new Set([...sets].flatMap((set) => Array.from(set)));
       const finalAt = counted.reduce((last, { times }) => Math.max(last, times.at(-1) ?? 0), 0) + within;
-      const known = this.#findings.find((one) => one.classKey === classKey && isEqual(one.names, names));
+      const known = this.verdicts.find((one) => one.classKey === classKey && isEqual(one.names, names));
       return [known ?? { cause: 'disconnects' as const, reason, names, classKey, finalAt }];
     });
-    this.#findings = [...new Set([...this.#findings.filter(({ finalAt }) => finalAt <= now), ...open])];
+    this.verdicts = [...new Set([...this.verdicts.filter(({ finalAt }) => finalAt <= now), ...open])];
   }
 
   /** Of these names: a node may come back at once, and nothing is decided until then. */

@@ -31,9 +31,6 @@ export interface WebRequest {
   readonly body?: string | undefined;
   /** False: the status says it all, and the body is not read. */
   readonly readsBody: boolean;
-}
-
-export interface WebTimes {
   readonly clock: Clock;
   readonly timeoutMs: number;
   /** The process may end while it waits for the answer. */
@@ -56,18 +53,15 @@ const redacted = '[redacted]';
  * One HTTP request, on a connection of its own. No redirect is followed. The time is for all of it: files, name,
  * connection, headers and body. The error says why there is no answer, and has neither the token nor the URL, which may be a secret.
  */
-export function askWeb(
-  peer: WebPeer,
-  request: WebRequest,
-  { clock, timeoutMs, isUnref }: WebTimes,
-): Promise<Result<WebAnswer>> {
+export function askWeb(peer: WebPeer, request: WebRequest): Promise<Result<WebAnswer>> {
+  const { clock, timeoutMs } = request;
   const over = new AbortController();
   const { promise, resolve } = Promise.withResolvers<Result<WebAnswer>>();
   const timer = clock.after(timeoutMs, () => {
     resolve(fail(`no answer within the timeout of ${timeoutMs / 1000} s`));
     over.abort();
   });
-  void exchange(peer, request, over.signal, isUnref)
+  void exchange(peer, request, over.signal)
     .catch((error: unknown) => fail(explainError(error)))
     .then(resolve);
   return promise.finally(() => {
@@ -78,9 +72,8 @@ export function askWeb(
 
 async function exchange(
   { tokenFile, tls }: WebPeer,
-  { url, method, headers, body, readsBody }: WebRequest,
+  { url, method, headers, body, readsBody, isUnref }: WebRequest,
   signal: AbortSignal,
-  isUnref: boolean,
 ): Promise<Result<WebAnswer>> {
   const token = tokenFile === undefined ? undefined : readToken(tokenFile);
   if (token?.ok === false) return fail(`token_file ${token.error}`);

@@ -47,19 +47,13 @@ export function feedConfig(config: Config): Config {
 export function workerConfig(config: Config, ports: WorkerPorts): Config {
   const { rest } = config;
   const { address } = config.xds;
+  const xdsPort = address.kind === 'tcp' ? ports.xds : undefined;
   return {
     ...config,
     // The primary judges, and says who is a canary, of those that may be one (`canary_principals`).
     rollout: undefined,
-    xds: {
-      ...config.xds,
-      address:
-        address.kind === 'tcp' && ports.xds !== undefined ? { ...address, port: ports.xds.port } : address,
-    },
-    rest:
-      rest !== undefined && ports.rest !== undefined
-        ? { ...rest, address: { ...rest.address, port: ports.rest.port } }
-        : rest,
+    xds: { ...config.xds, address: { ...address, ...(xdsPort && { port: xdsPort.port }) } },
+    rest: rest && { ...rest, address: { ...rest.address, ...(ports.rest && { port: ports.rest.port }) } },
     // The primary keeps idle interests for the configured time. An idle interest of a worker looks used to the primary,
     // so its session could not make room for another one.
     cache: { ...config.cache, idleTtlMs: Math.min(config.cache.idleTtlMs / 10, workerIdleMilliseconds) },
@@ -97,11 +91,10 @@ const neverMs = 2 ** 31 - 1;
  * happens to the connection is no event for operators; a response that is rejected is.
  */
 export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, name = 'primary'): AdsUpstream {
-  const { config, metrics, log, loops } = core;
+  const { metrics, log, loops } = core;
   const own = log.child({ upstream: name });
   return relayUpstream(
     core,
-    config,
     {
       name,
       endpoints: [{ kind: 'unix', path: socket }],

@@ -1,10 +1,17 @@
-import { type Client, Code, ConnectError, createClient } from '@connectrpc/connect';
-import type { Request } from '../admin/requests.ts';
+import { fromBinary, toBinary } from '@bufbuild/protobuf';
+import { type Client, Code, ConnectError, createClient, type HandlerContext } from '@connectrpc/connect';
+import { type Request, valueOf } from '../admin/requests.ts';
 import type { Call } from '../admin/service.ts';
+import type { ClientAnswers } from '../assembly/client-serving.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { type NodeSubscriptions, WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
-import type { ClientStatusQuery } from '../inspect/csds.ts';
+import {
+  type ClientStatusQuery as Asked,
+  type NodeSubscriptions,
+  WorkerService,
+} from '../gen/distributary/workers/v1/workers_pb.ts';
+import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
+import { ALL_CLIENTS, type ClientStatusQuery } from '../inspect/csds.ts';
 import type { Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';
@@ -12,7 +19,6 @@ import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';
 import { type GrpcStatus, Code as Status } from '../wire/grpc-status.ts';
-import { askClientStatus } from './client-status-rpc.ts';
 import { answerOf, privateTransport } from './private-socket.ts';
 
 /** A worker that takes longer for an answer is left out. */
@@ -72,4 +78,35 @@ export class WorkerClient {
   series(): Answered<readonly Series[]> {
     return answerOf(this.#worker.series({}).then(({ value }) => readSeries(JSON.parse(value))));
   }
+}
+
+/**
+ * CSDS between the primary and its workers. A worker forwards a client's request to the primary, because the answer has
+ * streams of all workers; the primary asks each worker for its own. The identity goes with it: each worker charges its account.
+ * Answers stay bytes: decoding megabytes would block the process.
+ */
+
+export const clientStatusBy =
+  (answer: ClientAnswers['clientStatus']) =>
+  async ({ request, identity, maxBytes, whole }: Asked, { signal: gone }: Pick<HandlerContext, 'signal'>) => {
+    const scope = identity === undefined ? ALL_CLIENTS : { kind: 'identity' as const, identity };
+    const asked = fromBinary(ClientStatusRequestSchema, request);
+    return { value: Buffer.concat(valueOf(await answer({ scope, request: asked, maxBytes, whole, gone }))) };
+  };
+
+export async function askClientStatus(
+  process: Client<typeof WorkerService>,
+  { scope, request, maxBytes, whole = false, gone }: ClientStatusQuery,
+): Promise<EncodedStatus> {
+  if (scope.kind === 'connection') throw new Error('only the process of the connection knows its streams');
+  const { value } = await process.clientStatus(
+    {
+      request: toBinary(ClientStatusRequestSchema, request),
+      ...(scope.kind === 'identity' ? { identity: scope.identity } : {}),
+      maxBytes,
+      whole,
+    },
+    gone === undefined ? {} : { signal: gone },
+  );
+  return value.length === 0 ? [] : [value];
 }

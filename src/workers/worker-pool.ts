@@ -73,13 +73,8 @@ export class WorkerPool implements ClientServing, ClientsView {
   #config: Config;
   /** What the workers were asked last about what waits. */
   #question: Message<'waiting'> | undefined;
-  #primaryState: Message<'primary_state'> = {
-    kind: 'primary_state',
-    ready: false,
-    down: [],
-    served: new Set(),
-    refused: new Map(),
-  };
+  /** As the workers know it; undefined: they have just been started. */
+  #primaryState: Message<'primary_state'> | undefined;
   /** The counters of workers that have ended. */
   #endedSeries: Promise<readonly Series[]> = Promise.resolve([]);
   readonly #loads: WorkerLoads;
@@ -167,45 +162,27 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   async status(): Promise<ClientsStatus> {
-    const all = await Promise.all(
-      this.#slots.map(async (slot) => {
-        const heard = this.#heard(slot, await slot.client?.ask((admin) => admin.status({})));
-        const { status } = slot;
-        if (heard === undefined) return { ...create(StatusResponseSchema), workers: [status] };
-        // The primary itself reports types that are only cached.
-        const types = heard.types.filter(({ subscriptions }) => subscriptions > 0);
-        return { ...heard, types, workers: [{ ...status, clients: heard.clients }] };
-      }),
-    );
-    return mergeStatus(all);
+    const all = await this.#asked((client) => client.ask((admin) => admin.status({})));
+    return mergeStatus(all.map(({ slot, said }) => statusOf(slot.status, said)));
   }
 
   /** Page by page from each worker, as the answer is written: nobody holds all of it. */
   async listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
     const { limit, offset, pageSize = Infinity } = clientsQuery(request);
     const silent = new Set<number>();
-    const heads = await Promise.all(
-      this.#slots.map(async (slot) => {
-        const first = { ...request, offset: 0, pageSize: 1 };
-        const answered = await slot.client?.askInTurn((admin) => admin.listClients(first));
-        const head = this.#heard(slot, answered, silent);
-        return {
-          slot,
-          total: head?.total ?? 0,
-          matching: head?.matching ?? 0,
-          rejecting: head?.rejecting ?? 0,
-        };
-      }),
-    );
+    const first = { ...request, offset: 0, pageSize: 1 };
+    const answers = await this.#asked((one) => one.askInTurn((admin) => admin.listClients(first)), silent);
+    const none = { total: 0, matching: 0, rejecting: 0 };
+    const heads = answers.map(({ slot, said = none }) => ({ slot, said }));
     const sum = (key: 'total' | 'matching' | 'rejecting'): number =>
-      heads.reduce((all, head) => all + head[key], 0);
+      heads.reduce((all, { said }) => all + said[key], 0);
     const matching = sum('matching');
     const parts =
       limit === undefined
-        ? heads.map(({ slot, matching: to }) => ({ slot, from: 0, to }))
+        ? heads.map(({ slot, said }) => ({ slot, from: 0, to: said.matching }))
         : [
-            ...heads.map(({ slot, rejecting }) => ({ slot, from: 0, to: rejecting })),
-            ...heads.map(({ slot, rejecting: from, matching: to }) => ({ slot, from, to })),
+            ...heads.map(({ slot, said }) => ({ slot, from: 0, to: said.rejecting })),
+            ...heads.map(({ slot, said }) => ({ slot, from: said.rejecting, to: said.matching })),
           ];
     const wanted = Math.min(matching, offset + (limit ?? Infinity));
     const rows = this.#rows(request, parts, Math.min(wanted, offset + pageSize));
@@ -279,17 +256,15 @@ export class WorkerPool implements ClientServing, ClientsView {
     // The streams of this process feed the workers.
     const nothing = { responses: 0, acknowledged: [], rejections: 0, streams: 0, connections: 0 };
     const own = { ...this.#core.counters(), ...nothing };
-    const workers = this.#slots.map(
-      async (slot) => this.#heard(slot, await slot.client?.counters()) ?? slot.status.pid,
-    );
-    return [own, ...(await Promise.all(workers))];
+    const workers = await this.#asked((client) => client.counters());
+    return [own, ...workers.map(({ slot, said }) => said ?? slot.status.pid)];
   }
 
   /** Of which upstreams these nodes have subscriptions, in whatever worker. */
   async subscribed(nodes: string[]): Promise<NodeSubscriptions[]> {
-    const answers = await this.#ask((client) => client.subscribed(nodes));
+    const answers = await this.#asked((client) => client.subscribed(nodes));
     return mergedRows(
-      answers.flat(),
+      answers.flatMap(({ said }) => said ?? []),
       ({ node }) => node,
       (a, b) => ({ ...a, upstreams: [...new Set([...a.upstreams, ...b.upstreams])] }),
     );
@@ -402,20 +377,19 @@ export class WorkerPool implements ClientServing, ClientsView {
     merge: (answers: readonly T[]) => Merged,
   ): Promise<Merged & ReturnType<typeof noAnswer>> {
     const silent = new Set<number>();
-    return { ...merge(await this.#ask(question, silent)), ...noAnswer(silent) };
+    const answers = await this.#asked(question, silent);
+    const said = answers.map((one) => one.said).filter((one) => one !== undefined);
+    return { ...merge(said), ...noAnswer(silent) };
   }
 
-  /** The answers of those that answer. */
-  async #ask<T>(
-    question: (client: WorkerClient) => Promise<Result<T, GrpcStatus>>,
-    silent?: Set<number>,
-  ): Promise<readonly T[]> {
-    const answers = await Promise.all(
-      this.#slots.map(async (slot) =>
-        this.#heard(slot, await (slot.client && question(slot.client)), silent),
-      ),
+  /** What each of them says; undefined: it does not listen, or does not answer. */
+  #asked<T>(question: (client: WorkerClient) => Promise<Result<T, GrpcStatus>>, silent?: Set<number>) {
+    return Promise.all(
+      this.#slots.map(async (slot) => {
+        const answered = await (slot.client && question(slot.client));
+        return { slot, said: this.#heard(slot, answered, silent) };
+      }),
     );
-    return answers.filter((answer) => answer !== undefined);
   }
 
   /** The answer of a worker; undefined: it is left out. That is logged, unless its process has ended; `silent` gets its number. */
@@ -491,8 +465,8 @@ export class WorkerPool implements ClientServing, ClientsView {
       sessions: this.#sessions.shared(),
       canaries: this.#fleet.canaries(),
     };
-    const question = this.#question === undefined ? [] : [this.#question];
-    return [start, this.#primaryState, this.#logLevels(), ...question];
+    const told = [this.#primaryState, this.#question].filter((one) => one !== undefined);
+    return [start, this.#logLevels(), ...told];
   }
 
   /** Sends the primary's state to the workers, if it has changed. */
@@ -540,6 +514,14 @@ export class WorkerPool implements ClientServing, ClientsView {
   async #end(milliseconds: number): Promise<void> {
     await Promise.all(this.#slots.map((slot) => slot.end(milliseconds)));
   }
+}
+
+/** What a worker says, and what is known of it. */
+function statusOf(worker: WorkerSlot['status'], said: Answer<'status'> | undefined): ClientsStatus {
+  const heard = said ?? create(StatusResponseSchema);
+  // The primary itself reports types that are only cached.
+  const types = heard.types.filter(({ subscriptions }) => subscriptions > 0);
+  return { ...heard, types, workers: [{ ...worker, clients: said?.clients ?? worker.clients }] };
 }
 
 /** What several sources give, as it comes: one item of each waits, so that a slow reader holds back all of them. */

@@ -7,7 +7,6 @@ import { isVariant } from '../model/catalog.ts';
 import { internParameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
-import { clientStatusBy } from './client-status-rpc.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import {
   canaryFeedSocket,
@@ -17,6 +16,7 @@ import {
   primarySocket,
   removePrivateDirectory,
 } from './private-socket.ts';
+import { clientStatusBy } from './worker-client.ts';
 import { WorkerPool } from './worker-pool.ts';
 import { reservePort } from './worker-port.ts';
 import { WorkersFleet } from './workers-fleet.ts';
@@ -52,8 +52,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
       canaryFeed = canaryFeedSocket(directory);
       let workers: WorkerPool | undefined;
       const pool = await start();
-      if (pool.ok) return ok(pool.value);
-      await sockets.disposeAsync();
+      if (!pool.ok) await sockets.disposeAsync();
       return pool;
 
       async function start(): Promise<Result<WorkerPool>> {

@@ -75,15 +75,15 @@ interface Running {
   readonly process: WorkerProcess;
   addresses: readonly ListenerAddress[];
   /** Ticks without a word from it; undefined: it has not said that it turns yet. */
-  silent: number | undefined;
+  silent?: number | undefined;
   /** Why it cannot go on, as it has said itself. */
-  failure: string | undefined;
+  failure?: string | undefined;
 }
 
 type State = Running | { readonly kind: 'waiting'; readonly timer: Timer } | { readonly kind: 'over' };
 
 /** One slot of the worker pool. If its process ends, another one is started in the same slot. */
-export class WorkerSlot {
+export class WorkerSlot implements WorkerHandler {
   readonly number: number;
   /** What its clients have open. */
   load: Load = NO_LOAD;
@@ -97,7 +97,8 @@ export class WorkerSlot {
   #state: State = { kind: 'over' };
   #startedAt = 0;
   #restarts = 0;
-  #lastError = '';
+  /** Why the last process ended; empty if none has. */
+  lastError = '';
   #ending = false;
   #onEnded: (() => void) | undefined;
 
@@ -128,11 +129,6 @@ export class WorkerSlot {
     return this.#state.kind === 'running' && stream.startsWith(`${this.#state.process.id}-`);
   }
 
-  /** Why the last process ended; empty if none has. */
-  get lastError(): string {
-    return this.#lastError;
-  }
-
   get status(): Plain<WorkerStatus> {
     return {
       number: this.number,
@@ -140,7 +136,7 @@ export class WorkerSlot {
       listening: this.listening,
       clients: this.load.streams,
       restarts: this.#restarts,
-      lastError: this.#lastError,
+      lastError: this.lastError,
     };
   }
 
@@ -167,17 +163,8 @@ export class WorkerSlot {
   #start(): void {
     const { clock, fork, opening } = this.#options;
     this.#startedAt = clock.monotonic();
-    const process = fork({
-      message: (message) => this.#receive(message),
-      ended: (how) => this.#ended(how),
-    });
-    const running: Running = {
-      kind: 'running',
-      process,
-      addresses: [],
-      silent: undefined,
-      failure: undefined,
-    };
+    const process = fork(this);
+    const running: Running = { kind: 'running', process, addresses: [] };
     this.#state = running;
     for (const message of opening()) process.send(message);
     this.#watch(running);
@@ -197,7 +184,7 @@ export class WorkerSlot {
     });
   }
 
-  #receive(message: ToPrimary): void {
+  message(message: ToPrimary): void {
     if (this.#state.kind !== 'running') return;
     switch (message.kind) {
       case 'listening':
@@ -228,7 +215,7 @@ export class WorkerSlot {
     }
   }
 
-  #ended(signal: string): void {
+  ended(signal: string): void {
     const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;
     const { process, addresses, silent = 0, failure } = this.#state;
@@ -244,13 +231,13 @@ export class WorkerSlot {
       this.#onEnded?.();
       return;
     }
-    this.#lastError = failure ?? (addresses.length > 0 ? how : `${how}, before it listened`);
+    this.lastError = failure ?? (addresses.length > 0 ? how : `${how}, before it listened`);
     if (clock.monotonic() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {
       worker: process.id,
       pid: process.pid,
-      reason: this.#lastError,
+      reason: this.lastError,
       milliseconds: Math.round(wait),
     });
     const timer = clock.after(wait, () => {

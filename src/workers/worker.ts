@@ -20,7 +20,6 @@ import type { WaveRules } from '../rollout/canaries.ts';
 import { claims } from '../upstream/claims.ts';
 import { answerGraceMs as siblingsGraceMs } from '../upstream/siblings.ts';
 import { TlsSessions } from '../wire/tls-sessions.ts';
-import { askClientStatus, clientStatusBy } from './client-status-rpc.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
 import type { Message, ToPrimary, ToWorker } from './ipc-messages.ts';
 import {
@@ -34,6 +33,7 @@ import {
 } from './private-socket.ts';
 import { AnswerReporter, CanaryReporter, movedBetween, sideBy, TrafficReporter } from './reporters.ts';
 import { SubscribedElsewhere } from './subscribed-elsewhere.ts';
+import { askClientStatus, clientStatusBy } from './worker-client.ts';
 
 type Start = Message<'start'>;
 type PrimaryState = Message<'primary_state'>;

@@ -32,8 +32,7 @@ class MeasuredRelay {
           clock,
           log: streamLog,
           traces: undefined,
-          canaryAnswered: () => undefined,
-          reselected: () => undefined,
+          touched: () => undefined,
         });
       },
     });

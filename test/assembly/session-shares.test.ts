@@ -5,6 +5,7 @@ import { parseConfig } from '../../src/config/load.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
+import { typeInfo } from '../../src/model/types.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
@@ -43,13 +44,35 @@ function withEnvs(envs: readonly string[], name = 'a', short = 'eds') {
     ]),
     locatorParameters: undefined,
   }));
-  return [{ url: type(short), selection: Selection.of(selected) }];
+  return [{ info: typeInfo(type(short)), selection: Selection.of(selected) }];
 }
 
 const range = (prefix: string, count: number) => Array.from({ length: count }, (_, at) => `${prefix}${at}`);
 
+/** Streams that take shares. */
+class Streams extends SessionShares {
+  of({ account }: Peer) {
+    const stream = {};
+    let taken = 0;
+    return {
+      take: (subscribed: ReturnType<typeof withEnvs>): string | undefined => {
+        const added = this.take(stream, account, subscribed);
+        if (typeof added === 'string') return added;
+        taken += added;
+        return undefined;
+      },
+      taken: () => {
+        const before = taken;
+        taken = 0;
+        return before;
+      },
+      release: () => this.release(stream, account),
+    };
+  }
+}
+
 describe('shares of the upstream sessions', () => {
-  const shares = (options: Parameters<typeof configOf>[0] = {}) => new SessionShares(configOf(options));
+  const shares = (options: Parameters<typeof configOf>[0] = {}) => new Streams(configOf(options));
 
   it('a stream may use a quarter, and is told what it may do', () => {
     const stream = shares().of(at('10.0.0.1'));

@@ -186,7 +186,7 @@ function compare(seed: number): void {
   const random = new Random(seed);
   const reports = new Reports(random);
   const account = new Account();
-  const sums = new LoadSums(0);
+  const sums = new LoadSums();
   const newClient = (): Client => ({ reporter: new Reporter(account, 1000), fields: [], gauges: new Map() });
   const clients = Array.from({ length: 1 + random.below(4) }, newClient);
   const counted: Numbers = new Map();

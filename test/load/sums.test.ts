@@ -102,7 +102,7 @@ const shop = (stats: Exclude<MessageInitShape<typeof UpstreamLocalityStatsSchema
 
 describe('sums of load reports', () => {
   it('add up every counter, also those below a locality, and drops by category', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const clusters: Clusters = [
       {
         clusterName: 'shop',
@@ -186,14 +186,14 @@ describe('sums of load reports', () => {
   });
 
   it('fields in another order are the same key', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     for (const hex of ['12063201730a0163', '12060a0163320173'])
       add(sums, Buffer.from(hex, 'hex'), reporter(), undefined);
     expect(taken(sums).clusterStats).to.have.lengthOf(1);
   });
 
   it('localities, priorities and service names are apart', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const one = reporter();
     add(sums, report(shop({ totalIssuedRequests: 1n })), one, undefined);
     add(sums, report(shop({ priority: 1, totalIssuedRequests: 2n })), one, undefined);
@@ -208,7 +208,7 @@ describe('sums of load reports', () => {
   });
 
   it('what is in progress is the sum of the last reports of living clients, and 0 once', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const [a, b] = [reporter(), reporter()];
     const inProgress = (): readonly bigint[] =>
       taken(sums).clusterStats.flatMap(({ upstreamLocalityStats }) =>
@@ -228,7 +228,7 @@ describe('sums of load reports', () => {
   });
 
   it('what was not taken is in the next sums, with what came meanwhile, and the whole interval', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const one = reporter();
     add(sums, report(shop({ totalIssuedRequests: 1n })), one, undefined);
     const lost = sums.take(1000);
@@ -241,7 +241,7 @@ describe('sums of load reports', () => {
   });
 
   it('of a report that is malformed at its end nothing counts', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const whole = report(shop({ totalIssuedRequests: 1n, totalRequestsInProgress: 4n }));
     const broken = Buffer.concat([whole, Buffer.from([0x12, 0x7f])]);
     expect(() => add(sums, broken, reporter(), undefined)).to.throw(RangeError);
@@ -249,7 +249,7 @@ describe('sums of load reports', () => {
   });
 
   it('a name that no decoder takes is refused', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const broken = Buffer.from([0x12, 3, 0x0a, 1, 0xff]);
     expect(() => add(sums, broken, reporter(), undefined)).to.throw(TypeError);
     expect(taken(sums).clusterStats).to.deep.equal([]);
@@ -271,7 +271,7 @@ describe('sums of load reports', () => {
     ],
   ] as const) {
     it(`5c.5: ${what} is refused, as a decoder would refuse the sums of all clients`, () => {
-      const sums = new LoadSums(0);
+      const sums = new LoadSums();
       add(sums, report([{ clusterName: 'other', totalDroppedRequests: 1n }]), reporter(), undefined);
       expect(() => add(sums, broken, reporter(), undefined)).to.throw(RangeError);
       expect(taken(sums).clusterStats.map(({ clusterName }) => clusterName)).to.deep.equal(['other']);
@@ -279,7 +279,7 @@ describe('sums of load reports', () => {
   }
 
   it('numbers that would spoil a sum do not', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const metric = (totalMetricValue: number): Clusters =>
       shop({
         totalSuccessfulRequests: 2n ** 64n - 1n,
@@ -304,7 +304,7 @@ describe('sums of load reports', () => {
   });
 
   it('what is in progress is exact again when a client has left that said too much', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const [good, evil] = [reporter(), reporter()];
     const active = (): bigint | undefined =>
       taken(sums).clusterStats[0]?.upstreamLocalityStats[0]?.totalRequestsInProgress;
@@ -321,7 +321,7 @@ describe('sums of load reports', () => {
   });
 
   it('a client has so many clusters, and the others are counted', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const clusters = Array.from({ length: 5 }, (_, at) => ({ clusterName: `c${at}` }));
     expect(add(sums, report(clusters), reporter(3), undefined)).to.equal(2);
     expect(taken(sums).clusterStats).to.have.lengthOf(3);
@@ -337,7 +337,7 @@ describe('sums of load reports', () => {
         return undefined;
       },
     };
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const clusters = Array.from({ length: 100 }, (_, at) => ({
       clusterName: `c${at}`,
       totalDroppedRequests: 5n,
@@ -369,7 +369,7 @@ describe('sums of load reports', () => {
       enter: () => void places.rows++,
       leave: () => void places.rows--,
     };
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const upstreamLocalityStats = Array.from({ length: 60_000 }, (_, priority) => ({
       priority,
       totalIssuedRequests: 1n,
@@ -382,7 +382,7 @@ describe('sums of load reports', () => {
   });
 
   it('a session has 100,000 rows at most, whoever makes them', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const exempt: Payer = { ...free, exempt: true };
     const clusters = (from: number) =>
       report(Array.from({ length: 40_000 }, (_, at) => ({ clusterName: `c${from + at}` })));
@@ -396,7 +396,7 @@ describe('sums of load reports', () => {
   });
 
   it('what is more than a gRPC server takes is several messages', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const clusters = Array.from({ length: 20_000 }, (_, at) => ({
       clusterName: `${at}-${'x'.repeat(250)}`,
       totalDroppedRequests: 1n,
@@ -414,7 +414,7 @@ describe('sums of load reports', () => {
   });
 
   it('what a client says of gauges is added up, and paid for', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     let held = 0;
     const hold = (bytes: number): string | undefined => {
       if (held + bytes > 100_000) return 'too much';
@@ -435,7 +435,7 @@ describe('sums of load reports', () => {
   });
 
   it('between two turns of a report the sums may be taken, and the report counts all the same, once', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const load = { totalIssuedRequests: 1n, totalRequestsInProgress: 1n };
     const localities = Array.from({ length: 5000 }, (_, at) => ({
       locality: { zone: `zone-${at}` },
@@ -466,7 +466,7 @@ describe('sums of load reports', () => {
   });
 
   it('a report in another order than the last one of its client counts the same', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const one = reporter();
     const cluster = (clusterName: string, clusterServiceName: string, zones: string): Clusters[number] => ({
       clusterName,
@@ -515,7 +515,7 @@ describe('sums of load reports', () => {
   });
 
   it('what a report does not name is not in the sums, though the last one of its client had it there', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const one = reporter();
     // What tells them apart comes last.
     const cluster = (clusterServiceName: string, metadata?: { version: string }): Clusters => [
@@ -550,7 +550,7 @@ describe('sums of load reports', () => {
   });
 
   it('rows that stay count on where thousands of others have come and gone', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const [stays, goes] = [reporter(10_000), reporter(10_000)];
     const clusters = (from: number, count: number): Buffer =>
       report(
@@ -576,7 +576,7 @@ describe('sums of load reports', () => {
   });
 
   it('what is given up in the middle leaves nothing', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const clusters = Array.from({ length: 5000 }, (_, at) => ({ clusterName: `cluster-${at}` }));
     const reading = sums.reading(reporter(10_000), undefined);
     const read = reading.read(report(clusters));
@@ -588,7 +588,7 @@ describe('sums of load reports', () => {
   });
 
   it('what is wanted of a client that is asked for more', () => {
-    const sums = new LoadSums(0);
+    const sums = new LoadSums();
     const stats = { upstreamEndpointStats: [{ totalIssuedRequests: 1n }], totalIssuedRequests: 1n };
     const clusters: Clusters = [
       { clusterName: 'a', upstreamLocalityStats: [stats] },
@@ -607,7 +607,7 @@ describe('sums of load reports', () => {
     };
     const [names, unknown] = [after(1), after(15)];
     const cost = (bytes: Buffer): number => {
-      const sums = new LoadSums(0);
+      const sums = new LoadSums();
       const before = process.threadCpuUsage();
       add(sums, bytes, reporter(), undefined);
       const { user, system } = process.threadCpuUsage(before);
@@ -630,7 +630,7 @@ describe('sums of load reports', () => {
       .map((inner) => Buffer.concat([Buffer.from([0x12, inner.length]), inner]));
     fc.assert(
       fc.property(fc.array(fc.oneof(field, fc.uint8Array({ maxLength: 20 })), { maxLength: 6 }), (parts) => {
-        const sums = new LoadSums(0);
+        const sums = new LoadSums();
         try {
           add(sums, Buffer.concat(parts), reporter(), undefined);
         } catch (thrown) {
@@ -688,7 +688,7 @@ describe('sums of load reports', () => {
     });
     fc.assert(
       fc.property(fc.array(step, { maxLength: 8 }), (steps) => {
-        const sums = new LoadSums(0);
+        const sums = new LoadSums();
         const clients = [reporter(), reporter(), reporter()];
         const counted = new Map<string, number>();
         const open = new Map<number, Map<string, number>>();
@@ -729,7 +729,7 @@ describe('sums of load reports', () => {
     );
     fc.assert(
       fc.property(fc.array(step, { maxLength: 30 }), (steps) => {
-        const sums = new LoadSums(0);
+        const sums = new LoadSums();
         const clients = [reporter(), reporter(), reporter()];
         const active = new Map<number, readonly [cluster: number, count: number]>();
         const said = new Map<string, number>();

@@ -79,7 +79,7 @@ class World {
     const { names, keys } = waits();
     this.guard.weigh(waits(), []);
     const change = { names, keys, classes: new Set<string>(), judge: new Judge(unjudged, 0) };
-    return this.guard.look([{ change, canaries: [], isNew: false }]).get(change)?.verdict?.reason ?? '';
+    return this.guard.look([{ change, canaries: [], isNew: false }])[0]?.verdict?.reason ?? '';
   }
 
   /** As a file does, which is all of a type. */

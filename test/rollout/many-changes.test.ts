@@ -74,7 +74,7 @@ class World {
       clock: this.clock,
       saved: undefined,
       revisions: () => ({ revision: 1, pendingRevision: 1 }),
-      removalLimits: () => [{ upstream: 'script', maxRemovalPercent, maxRemovalHoldMs: 60_000 }],
+      removalLimits: () => [{ name: 'script', maxRemovalPercent, maxRemovalHoldMs: 60_000 }],
       events: {
         ...unheard,
         released: () => this.calls.released++,

@@ -370,9 +370,9 @@ describe('what clients report of their traffic', () => {
     counts(canary('a'));
     for (let at = 0; at < 3; at++) report('a', 1000, 500);
     const heard = look([{ change, canaries: [canary('a')], isNew: false }]);
-    expect(heard.get(change)?.verdict?.cause).to.equal('traffic');
+    expect(heard[0]?.verdict?.cause).to.equal('traffic');
     const next = { ...change };
-    expect(look([{ change: next, canaries: undefined, isNew: true }]).size).to.equal(0);
+    expect(look([{ change: next, canaries: undefined, isNew: true }])).to.deep.equal([]);
   });
 
   it('who reports no more, is of another class, or is silent for long, is not compared', () => {

@@ -289,8 +289,8 @@ export const mutations: readonly Wrong[] = [
     name: 'a session ends before its sums are handed over',
     rule: 10,
     file: 'src/load/load-server.ts',
-    right: '    if (!isDone && this.#instruction !== undefined) return;',
-    wrong: '    if (!isDone && this.#instruction === undefined) return;',
+    right: '    if (!isDone && this.instruction !== undefined) return;',
+    wrong: '    if (!isDone && this.instruction === undefined) return;',
   },
 ];
 

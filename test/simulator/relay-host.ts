@@ -588,8 +588,7 @@ class Running {
       overdue: () => undefined,
       rejected: (reason) => note(() => `${plan.id} refuses: ${reason}`),
       nack: () => undefined,
-      canaryAnswered: (stream) => this.rollout?.answered(stream),
-      reselected: (stream) => this.rollout?.reselected(stream),
+      touched: (stream, isOfCanary) => this.rollout?.touched(stream, isOfCanary),
     };
     this.saving = saved?.open(clock);
     this.#staleness = new Staleness(() => this.relay.upstreams);
@@ -734,11 +733,11 @@ class Running {
         return client.ok ? ok(clientOf(client.value, String(stream))) : client;
       },
       limits: () => ({
-        maxClusters: 10_000,
-        maxSessions: 10_000,
-        firstRequestMilliseconds: 30_000,
-        stalledMilliseconds: 30_000,
+        maxLoadReportClusters: 10_000,
+        firstRequestTimeoutMs: 30_000,
+        stalledTimeoutMs: 30_000,
       }),
+      maxSessions: () => 10_000,
       ownIntervalMs: () => this.rollout?.traffic.intervalMs,
       upstream: () => watched,
       holdsBack: () => this.relay.gate.pending.length > 0,

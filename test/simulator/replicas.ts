@@ -37,8 +37,7 @@ const streamEvents: StreamEvents = {
   overdue: nothing,
   rejected: nothing,
   nack: nothing,
-  canaryAnswered: nothing,
-  reselected: nothing,
+  touched: nothing,
 };
 
 function relayConfig() {

@@ -258,13 +258,9 @@ export class SimulatedRollout {
     return this.rollout.sideOf(client);
   }
 
-  answered(stream: string): void {
+  touched(stream: string, isOfCanary: boolean): void {
     this.#fleet.touched(stream);
-    this.rollout.answered();
-  }
-
-  reselected(stream: string): void {
-    this.#fleet.touched(stream);
+    if (isOfCanary) this.rollout.answered();
   }
 
   closed(stream: XdsStream): void {

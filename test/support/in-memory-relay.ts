@@ -270,8 +270,7 @@ export class InMemoryRelay {
       rejected: (reason) => this.events.push(`rejected ${reason}`),
       nack: (url, _node, version, error) =>
         this.events.push(`nack ${short(url)} ${version} ${error.message}`),
-      canaryAnswered: () => undefined,
-      reselected: () => undefined,
+      touched: () => undefined,
     };
     this.relay = new Relay({
       clock: this.clock,

@@ -97,7 +97,8 @@ export class PolledNames implements OrderedType {
   lastNack: Rejection | undefined;
   /** It has not accepted that version since. */
   #isRejected = false;
-  #intervalMs: number | undefined;
+  /** Between its last polls, in milliseconds; 0: unknown. */
+  intervalMilliseconds = 0;
   /** The version that it says it has. */
   #has = '';
   /** By what it was answered, and the version of what that showed. */
@@ -125,18 +126,13 @@ export class PolledNames implements OrderedType {
   }
 
   get endsAt(): number {
-    const interval = this.#intervalMs ?? intervalMs.unknown;
+    const interval = this.intervalMilliseconds || intervalMs.unknown;
     return this.polledAt + intervals * Math.max(interval, intervalMs.shortest);
   }
 
   /** Until then it is known what the client has. */
   get isOrderedUntil(): number {
     return this.polledAt + Math.max(lingerMs, intervals * this.intervalMilliseconds);
-  }
-
-  /** Between its last polls, in milliseconds; 0: unknown. */
-  get intervalMilliseconds(): number {
-    return this.#intervalMs ?? 0;
   }
 
   /** The version that a poll comes with is its ACK (protocol §7.8). */
@@ -150,7 +146,7 @@ export class PolledNames implements OrderedType {
   polled({ version, error }: Poll, now: number, at: number): void {
     const since = now - this.polledAt;
     // Who asks again after a failure does so sooner than usual.
-    if (since > 0) this.#intervalMs = Math.max(since, this.intervalMilliseconds * decay);
+    if (since > 0) this.intervalMilliseconds = Math.max(since, this.intervalMilliseconds * decay);
     this.polledAt = now;
     this.#has = version;
     if (error === undefined) {

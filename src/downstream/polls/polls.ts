@@ -29,7 +29,7 @@ import {
   tooLarge,
   unavailable,
 } from '../admission.ts';
-import type { ClientContext, ClientTransport, DownstreamServices, SessionShare } from '../services.ts';
+import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
 import { selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
@@ -127,7 +127,7 @@ export class Polls {
     const selection = selected.value;
     const deniesAll = deniedAll(client, info, selection);
     if (deniesAll !== undefined) return fail(deniesAll);
-    const excess = limits && excessOf({ url: info.url, selection }, [], limits);
+    const excess = limits && excessOf({ info, selection }, [], limits);
     if (excess !== undefined) return fail(exhausted('subscriptions', excess));
     const encoded = this.#encoding(client, transport);
     const asked = { info, client, transport, selection, encoding: encoded, version, error };
@@ -239,21 +239,19 @@ export class Polls {
   }
 
   #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
-    const { selection, info, client } = poll;
+    const { selection, client } = poll;
     const key = keyOf(poll);
     const known = this.#classes.get(key);
     if (known?.poll.selection.equals(selection) === true) return ok(known);
     if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
       return fail({ reason: 'rate', status: tooFast });
     }
-    const share = client.exempt ? undefined : this.#services.sessions?.(peer);
-    const excess = share?.take([{ url: info.url, selection }]);
-    if (excess !== undefined) {
-      return fail(exhausted('upstream_sessions', excess));
-    }
+    const { sessions } = this.#services;
+    const taken = client.exempt ? 0 : sessions?.take(poll, peer.account, [poll]);
+    if (typeof taken === 'string') return fail(exhausted('upstream_sessions', taken));
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
-    const opened = new PollClass(key, poll, peer, share, this.#services, this.#responses);
+    const opened = new PollClass(key, poll, peer, this.#services, this.#responses);
     this.#classes.set(key, opened);
     this.#names += selection.size;
     const held = heldTooMuch(peer);
@@ -287,7 +285,7 @@ export class Polls {
     const classes = [...this.#classes.values()];
     this.#classes.clear();
     this.#names = 0;
-    for (const one of classes) one.refuseAll(refusal);
+    for (const one of classes) one.answerAll(refused(refusal));
     void this.#slices.run(async (pace) => {
       for (const one of classes) {
         one.close();
@@ -368,7 +366,8 @@ class PollClass {
   polledAt = 0;
   closed = false;
   readonly #subscription: Subscription;
-  #share: SessionShare | undefined;
+  /** Who has opened it. */
+  readonly #owner: Account;
   readonly #services: DownstreamServices;
   /** Whose it is alone; undefined: several peers' have polled it. */
   #account: Account | undefined;
@@ -381,17 +380,10 @@ class PollClass {
   /** Those that wait, and until when. */
   readonly #held = new Map<HeldPoll, Timer>();
 
-  constructor(
-    key: string,
-    poll: Poll,
-    peer: Peer,
-    share: SessionShare | undefined,
-    services: DownstreamServices,
-    responses: KeptResponses,
-  ) {
+  constructor(key: string, poll: Poll, peer: Peer, services: DownstreamServices, responses: KeptResponses) {
     this.key = key;
     this.poll = poll;
-    this.#share = share;
+    this.#owner = peer.account;
     this.#services = services;
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
@@ -431,23 +423,17 @@ class PollClass {
   /** Upstreams have gone down: nothing can become known for those that wait. */
   failIfHopeless(): void {
     const outcome = this.holds ? this.#hopeless() : undefined;
-    if (outcome !== undefined) this.#answerAll(outcome);
-  }
-
-  refuseAll(refusal: Refusal): void {
-    this.#answerAll(refused(refusal));
+    if (outcome !== undefined) this.answerAll(outcome);
   }
 
   close(): void {
     this.closed = true;
-    this.#share?.release();
-    // It holds the connection of whoever polled first.
-    this.#share = undefined;
+    this.#services.sessions?.release(this.poll, this.#owner);
     this.#keep(undefined);
     this.#subscription.close();
   }
 
-  #answerAll(outcome: PollOutcome): void {
+  answerAll(outcome: PollOutcome): void {
     for (const held of [...this.#held.keys()]) {
       this.#release(held);
       held.answered(outcome);
@@ -611,8 +597,13 @@ export class FetchCall implements StreamHandler {
       }
       const { bytes } = outcome.response;
       this.#polls.sent(read.value, outcome, bytes);
-      if (this.#stream.write(bytes)) this.#stream.end(ended);
-      else this.#waitForReader(bytes.length);
+      if (this.#stream.write(bytes)) {
+        this.#stream.end(ended);
+        return;
+      }
+      this.#unread = bytes.length;
+      peer.account.keeps(this.#unread);
+      this.progressed();
     });
   }
 
@@ -635,18 +626,8 @@ export class FetchCall implements StreamHandler {
     this.#cancel?.();
   }
 
-  #waitForReader(unread: number): void {
-    this.#unread = unread;
-    this.#stream.peer.account.keeps(unread);
-    this.#limitWait();
-  }
-
   progressed(): void {
     this.#timer.cancel();
-    this.#limitWait();
-  }
-
-  #limitWait(): void {
     const { clock, limits } = this.#services;
     const { stalledMilliseconds } = limits();
     this.#timer = clock.after(stalledMilliseconds, () => this.#refuse(stalled(stalledMilliseconds)));

@@ -10,7 +10,7 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Charged } from '../../model/brand.ts';
 import { type Clock, Sweep } from '../../model/clock.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { numbering } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
 import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
@@ -65,8 +65,8 @@ interface RestPollsOptions {
 export class RestPolls {
   readonly #options: RestPollsOptions;
   readonly #bodies: JsonBodies;
-  readonly #peers = new WeakMap<Peer, number>();
-  #lastPeer = 0;
+  /** Of a connection. */
+  readonly #numberOf = numbering();
   readonly #known: LRUCache<string, ReadPoll>;
   readonly #sweep: Sweep;
 
@@ -146,10 +146,6 @@ export class RestPolls {
     return read;
   }
 
-  #numberOf(peer: Peer): number {
-    return getOrMake(this.#peers, peer, () => ++this.#lastPeer);
-  }
-
   async #answer(
     poll: ReadPoll,
     outcome: Extract<PollOutcome, { kind: 'response' }>,
@@ -219,24 +215,19 @@ class JsonBody {
 
 type MadeBody = Result<JsonBody, Refusal>;
 
-/** The JSON of a resource; undefined: it is larger than any body may be. */
-interface KeptText {
-  readonly parts: readonly Buffer[] | undefined;
-}
-
 /** The bodies of responses. Each is made once: all clients of a class share the response. */
 class JsonBodies {
   readonly #options: RestPollsOptions;
   readonly #large: TimeSlices;
   readonly #bodies = new WeakMap<Response, Promise<MadeBody>>();
-  /** By the hash of the resource. */
-  readonly #texts: LRUCache<string, KeptText>;
+  /** The JSON of resources, by their hash; without parts it is larger than any body may be. */
+  readonly #texts: LRUCache<string, { readonly parts: readonly Buffer[] | undefined }>;
 
   constructor(options: RestPollsOptions) {
     const { clock } = options;
     this.#options = options;
     this.#large = new TimeSlices(clock);
-    this.#texts = new LRUCache<string, KeptText>({
+    this.#texts = new LRUCache({
       maxSize: textBytes,
       sizeCalculation: ({ parts = [] }) => parts.reduce((sum, { length }) => sum + length, 1),
       ttl: textMs,

@@ -6,7 +6,7 @@ import {
   stampConstraints,
   UNCONSTRAINED,
 } from '../../model/constraints.ts';
-import { internParameters, type Parameters } from '../../model/parameters.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { ok, type Result } from '../../model/result.ts';
 
 /** What a session makes of the constraints of what it receives. */
@@ -31,6 +31,19 @@ export function restrict(keys: readonly string[], parameters: Parameters): Param
   });
   return internParameters(entries);
 }
+
+/** The parameters of the session that has these. */
+export const sessionParameters = (
+  variants: 'NATIVE' | 'PER_PARAMETERS',
+  rules: readonly { readonly key: string }[],
+  parameters: Parameters,
+): Parameters =>
+  variants === 'NATIVE'
+    ? NO_PARAMETERS
+    : restrict(
+        rules.map(({ key }) => key),
+        parameters,
+      );
 
 /**
  * The stamp of a session of one parameter set (protocol §5). A control plane that decides by node may send constraints
