@@ -451,7 +451,8 @@ const content = (bytes: Buffer, { places }: Occurrences): Buffer =>
 const whole = (bytes: Buffer, places: readonly Place[]): Buffer =>
   joined(places.map(([begin, , end]) => bytes.subarray(begin, end)));
 
-function joined(parts: readonly Buffer[]): Buffer {
+/** One part as it is. */
+export function joined<Part extends Uint8Array>(parts: readonly Part[]): Part | Buffer {
   const [only] = parts;
   return parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
 }

@@ -9,7 +9,7 @@ import {
 import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
 import { getOrMake } from '../model/maps.ts';
 import type { Pace } from '../model/time-slices.ts';
-import { varintSize, writeVarint } from '../protobuf/field-writer.ts';
+import { headOf } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { messageText } from './json-in-turns.ts';
 import { envoyRegistry, messageName } from './registry.ts';
@@ -89,9 +89,7 @@ function shownField(
   const content = reader.view();
   const shown = redactFields(content, part(), hasKey);
   if (shown === content) return field;
-  const head = Buffer.alloc(varintSize(reader.tag) + varintSize(shown.length));
-  writeVarint(head, writeVarint(head, 0, reader.tag), shown.length);
-  return Buffer.concat([head, shown]);
+  return Buffer.concat([headOf(reader.tag, shown.length), shown]);
 }
 
 function planOf(desc: DescMessage): Plan {
