@@ -65,11 +65,7 @@ export interface IncomingResponse {
 }
 
 /** Why a response could not be read, and what was read of it before: enough to refuse it, if it is there. */
-export interface UnreadableResponse {
-  readonly reason: string;
-  readonly typeUrl: string;
-  readonly nonce: string;
-}
+type UnreadableResponse = Pick<IncomingResponse, 'typeUrl' | 'nonce'> & { readonly reason: string };
 
 /** One resource of a response (protocol §1). Byte fields are views. */
 export interface IncomingResource {
@@ -94,16 +90,12 @@ const RESOURCE_URL = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
 /** In all lists of a response together, and aliases of a resource: two bytes may be an entry. */
 const mostEntries = 1_000_000;
 
-export function readSotwResponse(bytes: Buffer): Result<IncomingResponse, UnreadableResponse> {
-  return readResponse(bytes, 7);
-}
-
-export function readDeltaResponse(bytes: Buffer): Result<IncomingResponse, UnreadableResponse> {
-  return readResponse(bytes, 9);
-}
-
 /** The two messages differ in the fields after 5 only. */
-function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingResponse, UnreadableResponse> {
+export function readResponse(
+  bytes: Buffer,
+  kind: 'sotw' | 'delta',
+): Result<IncomingResponse, UnreadableResponse> {
+  const errorField = kind === 'sotw' ? 7 : 9;
   let version = '';
   let typeUrl = '';
   let nonce = '';
