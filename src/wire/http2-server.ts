@@ -52,11 +52,9 @@ const noHttp2 =
   'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nthis port speaks HTTP/2: offer h2 by ALPN\n';
 
 /** A stream of which nothing is read. */
-interface Unread {
-  readonly peer: Peer;
+interface Unread extends Gatherer {
   /** So many bytes have come since: a client may send as much as its window allows. */
   readonly unreadBytes: number;
-  abandon(status: GrpcStatus, why: FaultReason): void;
 }
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
@@ -260,7 +258,7 @@ const noHeaders = {};
  * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
  * because an end before that is a trailers-only response.
  */
-class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
+class Http2ServerStream implements ServerStream, MessageSink, Unread {
   readonly path: string;
   readonly peer: Peer;
   /** Of those that are kept as long as the stream: by Node the authority. */

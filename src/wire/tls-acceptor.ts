@@ -7,12 +7,6 @@ import { handshakeTimeoutMs } from './http2-settings.ts';
 import { DerivedKeys, hourOf, sessionTimeout, type TicketKeys, ticketKeyCallback } from './ticket-keys.ts';
 import { parseCertificates, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 
-/** What becomes of a handshake. */
-export interface TlsHandler {
-  secured(socket: TLSSocket): void;
-  failed(error: Error, socket: TLSSocket): void;
-}
-
 /** TLS of one listener: what it shows, whom it believes, and which sessions are resumed (ADR 180). */
 export class TlsAcceptor {
   readonly #tls: ListenerTls;
@@ -25,7 +19,14 @@ export class TlsAcceptor {
   /** The hour whose key is the only one. Undefined: those of several hours are taken. */
   #onlyHour: number | undefined;
 
-  constructor(tls: ListenerTls, protocols: readonly string[], clock: Clock, handler: TlsHandler) {
+  /** `secured`, `failed`: what becomes of a handshake. */
+  constructor(
+    tls: ListenerTls,
+    protocols: readonly string[],
+    clock: Clock,
+    secured: (socket: TLSSocket) => void,
+    failed: (error: Error, socket: TLSSocket) => void,
+  ) {
     this.#tls = tls;
     this.#clock = clock;
     const server = (): TlsServer => {
@@ -37,8 +38,8 @@ export class TlsAcceptor {
         requestCert: tls.ca !== undefined,
         rejectUnauthorized: tls.requireClientCertificate,
       });
-      made.on('tlsClientError', (error, socket) => handler.failed(error, socket));
-      made.on('secureConnection', (socket: TLSSocket) => handler.secured(socket));
+      made.on('tlsClientError', failed);
+      made.on('secureConnection', secured);
       return made;
     };
     this.#fresh = server();

@@ -229,7 +229,11 @@ function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
 const toBytes = (json: unknown) => jsonToBytes(DiscoveryResponseSchema.typeName, json);
 
 /** Undefined: something is wrong outside of the resources. */
-function withoutFaults(json: unknown, faults: readonly JsonFaultPlace[], placeAt: PlaceAt): ParsedFile | undefined {
+function withoutFaults(
+  json: unknown,
+  faults: readonly JsonFaultPlace[],
+  placeAt: PlaceAt,
+): ParsedFile | undefined {
   if (typeof json !== 'object' || json === null || !('resources' in json)) return undefined;
   const { resources } = json;
   if (!Array.isArray(resources)) return undefined;
