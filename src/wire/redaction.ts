@@ -33,7 +33,7 @@ const known = new WeakMap<Uint8Array, Uint8Array>();
  * PEM. All other bytes are as they came. What cannot be read is not shown at all.
  */
 export function redactedBody(body: Uint8Array): Uint8Array {
-  return getOrMake(known, body, () => redacted(body));
+  return getOrMake(known, body, redacted);
 }
 
 /** The same as JSON for people: fields as in the API. Undefined: it has more bytes than that. */

@@ -1,4 +1,5 @@
 import { referenceFields } from '../gen/reference-fields.ts';
+import { getOrMake } from '../model/maps.ts';
 import { type Reference, type References, reference, type Variant } from '../model/resource.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 
@@ -18,18 +19,17 @@ const known = new WeakMap<Uint8Array, References>();
 
 /** What a resource refers to, read once for all that have the same body. */
 export function referencesOf({ payload }: Pick<Variant, 'payload'>): References {
-  if (payload === undefined) return nothing;
-  const before = known.get(payload.bytes);
-  if (before !== undefined) return before;
+  return payload === undefined ? nothing : getOrMake(known, payload.bytes, referencesIn);
+}
+
+function referencesIn(any: Uint8Array): References {
   const found = new Set<Reference>();
   try {
-    readAny(new MessageReader(payload.bytes), found, 0);
+    readAny(new MessageReader(any), found, 0);
   } catch {
     // What was read of it before the fault counts.
   }
-  const references = found.size === 0 ? nothing : found;
-  known.set(payload.bytes, references);
-  return references;
+  return found.size === 0 ? nothing : found;
 }
 
 function readAny(reader: MessageReader, found: Set<Reference>, depth: number): void {
