@@ -1,19 +1,14 @@
-import type { Clock } from './clock.ts';
+import { type Clock, within } from './clock.ts';
 
 /** At most so often, in milliseconds, something is made; and that may take a two-hundredth of the time. */
 const pace = { shortestMs: 2000, longestMs: 10_000, share: 200 };
-
-interface Made<T> {
-  /** Until then it is new enough, by the clock. */
-  readonly until: number;
-  readonly value: T;
-}
 
 /** What is dear to make, as looking at every stream is: whoever asks gets the same, and nothing is made while nobody asks. */
 export class Paced<T> {
   readonly #clock: Clock;
   readonly #make: () => Promise<T>;
-  #made: Made<T> | undefined;
+  /** `until` then it is new enough, by the clock. */
+  #made: { readonly until: number; readonly value: T } | undefined;
   #making: Promise<T> | undefined;
 
   constructor(clock: Clock, make: () => Promise<T>) {
@@ -42,15 +37,8 @@ export class Paced<T> {
 
   /** The same, but nobody waits longer for it: then what was made last. */
   async within(milliseconds: number): Promise<T | undefined> {
-    const late = Promise.withResolvers<undefined>();
-    const timer = this.#clock.after(milliseconds, () => late.resolve(undefined));
-    try {
-      return (await Promise.race([this.current(), late.promise])) ?? this.last;
-    } catch {
-      return this.last;
-    } finally {
-      timer.cancel();
-    }
+    await within(this.#clock, milliseconds, this.current()).catch(() => false);
+    return this.last;
   }
 
   async #begin(): Promise<T> {

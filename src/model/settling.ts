@@ -1,21 +1,17 @@
 import type { Clock, Timer } from './clock.ts';
 
-/** Milliseconds. */
-interface SettlingTimes {
-  /** How long nothing must have happened. */
-  readonly quiet: number;
-  /** Where something always happens: how long after the first time. */
-  readonly longest: number;
-}
-
 /** Runs once when what comes in several steps, such as the writing of files, has come to rest. */
 export class Settling {
   readonly #clock: Clock;
-  readonly #times: SettlingTimes;
+  readonly #times: Readonly<Record<'quiet' | 'longest', number>>;
   readonly #run: () => void;
   #waiting: { readonly timer: Timer; readonly since: number } | undefined;
 
-  constructor(clock: Clock, times: SettlingTimes, run: () => void) {
+  /**
+   * `times`, in milliseconds: for how long nothing must have happened; and where something always happens, how long after the
+   * first time it runs.
+   */
+  constructor(clock: Clock, times: Readonly<Record<'quiet' | 'longest', number>>, run: () => void) {
     this.#clock = clock;
     this.#times = times;
     this.#run = run;
