@@ -1,4 +1,4 @@
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
 import type { Parameters } from './parameters.ts';
@@ -128,12 +128,10 @@ function formatKey(key: string): string {
 }
 
 /** Whether it matches and why: the first part that fails, for `explain`. */
-interface MatchReason {
-  readonly matches: boolean;
-  readonly reason: string;
-}
-
-export function explainMatch(expression: Expression, parameters: Parameters): MatchReason {
+export function explainMatch(
+  expression: Expression,
+  parameters: Parameters,
+): { readonly matches: boolean; readonly reason: string } {
   if (expression.kind === 'all') return { matches: true, reason: 'no constraints' };
   if (compile(expression)(parameters)) return { matches: true, reason: holds(expression) };
   return { matches: false, reason: explainFailure(expression, parameters) };
@@ -319,20 +317,14 @@ function finishSingle({ key, test, unknown }: SingleDraft, poison: { found: bool
 
 /** Encodes AND(key == value …), with not(exists key) where the value is undefined. */
 function encodeStamp(pairs: readonly (readonly [key: string, value: string | undefined])[]): Uint8Array {
-  const writer = new BinaryWriter();
-  writer.tag(3, WireType.LengthDelimited).fork();
-  for (const [key, value] of pairs) {
-    writer.tag(1, WireType.LengthDelimited).fork();
-    if (value === undefined) writer.tag(4, WireType.LengthDelimited).fork();
-    writer.tag(1, WireType.LengthDelimited).fork();
-    if (key !== '') writer.tag(1, WireType.LengthDelimited).string(key);
-    if (value === undefined) writer.tag(3, WireType.LengthDelimited).fork().join();
-    else writer.tag(2, WireType.LengthDelimited).string(value);
-    writer.join();
-    if (value === undefined) writer.join();
-    writer.join();
-  }
-  return writer.join().finish();
+  const parts = pairs.map(([key, value]) => {
+    const single: Field[] = [];
+    text(single, 1, key);
+    single.push(value === undefined ? message(3, []) : utf8(2, value));
+    const one = message(1, single);
+    return message(1, [value === undefined ? message(4, [one]) : one]);
+  });
+  return encode([message(3, parts)]);
 }
 
 /** What a DynamicParameterConstraints says, in the form that everything here works on (protocol §5). */
@@ -422,14 +414,9 @@ function compile(expression: Expression): Predicate {
  * unset expression has the empty key. `bytes` stand for a poisoned expression, whose meaning is not known.
  */
 function canonicalKey(expression: Expression, bytes: Uint8Array): ConstraintsKey {
-  switch (expression.kind) {
-    case 'all':
-      return constraintsKey('');
-    case 'never':
-      return constraintsKey(`["?",${JSON.stringify(Buffer.from(bytes).toString('base64'))}]`);
-    default:
-      return constraintsKey(canonicalText(expression));
-  }
+  if (expression.kind === 'all') return constraintsKey('');
+  const unknown = `["?",${JSON.stringify(Buffer.from(bytes).toString('base64'))}]`;
+  return constraintsKey(expression.kind === 'never' ? unknown : canonicalText(expression));
 }
 
 function canonicalText(expression: Expression): string {
