@@ -122,15 +122,7 @@ function ErrorOf({ text }: { readonly text: string }) {
   );
 }
 
-function Explain({
-  client,
-  type,
-  name,
-}: {
-  readonly client: string;
-  readonly type: string;
-  readonly name: string;
-}) {
+function Explain({ client, type, name }: Readonly<Record<'client' | 'type' | 'name', string>>) {
   const { answer, error } = useAnswer<Explanation>('Explain', { client, type, name }, 0);
   if (error !== '') return <p class="bad">{error}</p>;
   if (answer === undefined) return <p class="dim">…</p>;
