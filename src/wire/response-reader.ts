@@ -204,7 +204,7 @@ export function readDeltaResource(entry: Buffer): IncomingResource {
   return read;
 }
 
-function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
+export function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
   let typeUrl = '';
   let value: Buffer = empty;
   for (const reader = new MessageReader(bytes); reader.next(); ) {
