@@ -15,7 +15,7 @@ export interface Constraints {
   readonly bytes: Uint8Array;
   readonly expression: Expression;
   /** A parameter that every matching set has, for indexing; undefined if there is none. */
-  readonly required: RequiredPair | undefined;
+  readonly required: { readonly key: string; readonly value: string } | undefined;
   matches(parameters: Parameters): boolean;
 }
 
@@ -209,15 +209,15 @@ interface Draft {
 }
 
 type Body =
-  | { readonly kind: 'single'; readonly single: SingleDraft }
+  | {
+      readonly kind: 'single';
+      key: string;
+      test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
+      unknown: boolean;
+    }
   | { readonly kind: 'or' | 'and'; readonly of: Draft[] }
   | { readonly kind: 'not'; readonly of: Draft };
-
-interface SingleDraft {
-  key: string;
-  test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
-  unknown: boolean;
-}
+type Single = Extract<Body, { kind: 'single' }>;
 
 const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
 
@@ -246,8 +246,8 @@ function readExpression(draft: Draft, reader: MessageReader, depth: number, limi
     switch (reader.tag) {
       case bytesTag(1):
         if (draft.body?.kind !== 'single')
-          draft.body = { kind: 'single', single: { key: '', test: undefined, unknown: false } };
-        readSingle(draft.body.single, reader.message());
+          draft.body = { kind: 'single', key: '', test: undefined, unknown: false };
+        readSingle(draft.body, reader.message());
         break;
       case bytesTag(2):
       case bytesTag(3): {
@@ -276,7 +276,7 @@ function readList(children: Draft[], reader: MessageReader, depth: number, limit
   }
 }
 
-function readSingle(single: SingleDraft, reader: MessageReader): void {
+function readSingle(single: Single, reader: MessageReader): void {
   while (reader.next()) {
     if (reader.tag === bytesTag(1)) single.key = reader.text();
     else if (reader.tag === bytesTag(2)) single.test = { kind: 'value', value: reader.text() };
@@ -296,7 +296,7 @@ function finish(draft: Draft, poison: { found: boolean }): Expression {
   }
   switch (body.kind) {
     case 'single':
-      return finishSingle(body.single, poison);
+      return finishSingle(body, poison);
     case 'not':
       return { kind: 'not', of: finish(body.of, poison) };
     case 'or':
@@ -307,7 +307,7 @@ function finish(draft: Draft, poison: { found: boolean }): Expression {
   }
 }
 
-function finishSingle({ key, test, unknown }: SingleDraft, poison: { found: boolean }): Expression {
+function finishSingle({ key, test, unknown }: Single, poison: { found: boolean }): Expression {
   if (test !== undefined)
     return test.kind === 'value' ? { kind: 'value', key, value: test.value } : { kind: 'exists', key };
   if (!unknown) throw new Error(`the one for key ${JSON.stringify(key)} has neither value nor exists`);
@@ -441,14 +441,11 @@ function canonicalText(expression: Expression): string {
   }
 }
 
-/** One key with the one value of it that can match at all, or undefined where there is no such pair. */
-interface RequiredPair {
-  readonly key: string;
-  readonly value: string;
-}
-
-/** Of several pairs the lowest, so that equal canonical keys give equal pairs. */
-function requiredPair(expression: Expression): RequiredPair | undefined {
+/**
+ * One key with the one value of it that can match at all, or undefined where there is no such pair. Of several pairs the
+ * lowest, so that equal canonical keys give equal pairs.
+ */
+function requiredPair(expression: Expression): Constraints['required'] {
   switch (expression.kind) {
     case 'value':
       return { key: expression.key, value: expression.value };
@@ -468,8 +465,8 @@ function requiredPair(expression: Expression): RequiredPair | undefined {
   }
 }
 
-function lowest(pairs: readonly (RequiredPair | undefined)[]): RequiredPair | undefined {
-  let found: RequiredPair | undefined;
+function lowest(pairs: readonly Constraints['required'][]): Constraints['required'] {
+  let found: Constraints['required'];
   for (const pair of pairs) {
     if (pair === undefined) continue;
     if (found === undefined || pair.key < found.key || (pair.key === found.key && pair.value < found.value))
