@@ -6,7 +6,6 @@ import type { Parameters } from './parameters.ts';
 import type { Reference, References, Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
 import type { Payer } from './time-slices.ts';
-import type { Selector } from './transaction.ts';
 
 /** How the responses of a subscription are encoded. Subscriptions with equal encodings share responses. */
 export interface Encoding {
@@ -113,12 +112,7 @@ export const clientStates = [...syncStates, 'MISSING'] as const;
 export type ClientState = (typeof clientStates)[number];
 
 /** A name that a client asks for and that is absent, or a wildcard or glob that shows nothing. */
-export interface MissingEntry {
-  /** As the client wrote it. */
-  readonly name: string;
-  /** Of a wildcard or glob itself. */
-  readonly canonical: Selector;
-  readonly parameters: Parameters;
+export interface MissingEntry extends Pick<Holding, 'name' | 'canonical' | 'parameters'> {
   /** Since when it is known, in milliseconds since the epoch. */
   readonly since: number;
 }
@@ -171,6 +165,7 @@ export interface ItemState {
 export interface Holding extends ItemState {
   /** As the client wrote it. */
   readonly name: string;
+  /** Of a missing wildcard or glob itself. */
   readonly canonical: ResourceName;
   readonly parameters: Parameters;
   /** What it was last sent; undefined: nothing yet. */
