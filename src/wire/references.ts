@@ -11,9 +11,8 @@ const [typeUrlTag, valueTag] = [bytesTag(1), bytesTag(2)];
 const deepest = 100;
 const nothing: References = new Set();
 
-/** Their tables as text, until the first body has such a message. */
-let written: ReadonlyMap<string, string> | undefined;
-const tables = new Map<string, Parts | undefined>();
+/** By message, as text until the first body has such a message. Of others nothing is kept: a control plane names them. */
+let tables: Map<string, string | Parts> | undefined;
 
 const known = new WeakMap<Uint8Array, References>();
 
@@ -65,17 +64,16 @@ function readPart(reader: MessageReader, to: string, found: Set<Reference>, dept
 
 /** Undefined: this message refers to nothing. */
 function partsOf(message: string): Parts | undefined {
-  if (tables.has(message)) return tables.get(message);
-  written ??= new Map(
+  tables ??= new Map(
     referenceFields
       .trim()
       .split('\n')
       .map((line) => [line.slice(0, line.indexOf(' ')), line.slice(line.indexOf(' ') + 1)]),
   );
-  const text = written.get(message);
-  const parts = text === undefined ? undefined : new Map(text.split(' ').map(partOf));
-  // What is not in the table is named by a control plane, so it is not kept.
-  if (parts !== undefined) tables.set(message, parts);
+  const known = tables.get(message);
+  if (typeof known !== 'string') return known;
+  const parts = new Map(known.split(' ').map(partOf));
+  tables.set(message, parts);
   return parts;
 }
 
