@@ -72,53 +72,40 @@ export function stampConstraints(keys: readonly string[], parameters: Parameters
 const binding = { or: 1, and: 2, not: 3, atom: 4 } as const;
 
 /** `env == "prod" and not exists(version)`: for people; two expressions may read the same. */
-export function formatConstraints(expression: Expression): string {
+export const formatConstraints = (expression: Expression): string => formatted(expression).text;
+
+function formatted(expression: Expression): { readonly text: string; readonly binds: number } {
   switch (expression.kind) {
     case 'all':
-      return '(all)';
+      return { text: '(all)', binds: binding.atom };
     case 'never':
-      return '(never: unknown kind of constraint)';
+      return { text: '(never: unknown kind of constraint)', binds: binding.atom };
     case 'value':
-      return `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`;
+      return {
+        text: `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`,
+        binds: binding.atom,
+      };
     case 'exists':
-      return `exists(${formatKey(expression.key)})`;
+      return { text: `exists(${formatKey(expression.key)})`, binds: binding.atom };
     case 'not':
-      return `not ${operand(expression.of, binding.not)}`;
+      return { text: `not ${operand(expression.of, binding.not)}`, binds: binding.not };
     case 'and':
-    case 'or':
-      return expression.of.length === 0
-        ? `${expression.kind}()`
-        : expression.of
-            .map((child) => operand(child, expression.of.length === 1 ? 0 : binding[expression.kind]))
-            .join(` ${expression.kind} `);
+    case 'or': {
+      const { kind, of } = expression;
+      const [only, ...others] = of;
+      if (only === undefined) return { text: `${kind}()`, binds: binding.atom };
+      if (others.length === 0) return formatted(only);
+      const binds = binding[kind];
+      return { text: of.map((child) => operand(child, binds)).join(` ${kind} `), binds };
+    }
     default:
       return assertNever(expression);
   }
 }
 
 function operand(expression: Expression, operator: number): string {
-  const text = formatConstraints(expression);
-  return bindingOf(expression) < operator ? `(${text})` : text;
-}
-
-function bindingOf(expression: Expression): number {
-  switch (expression.kind) {
-    case 'and':
-    case 'or': {
-      const [only] = expression.of;
-      if (only === undefined) return binding.atom;
-      return expression.of.length === 1 ? bindingOf(only) : binding[expression.kind];
-    }
-    case 'not':
-      return binding.not;
-    case 'all':
-    case 'never':
-    case 'value':
-    case 'exists':
-      return binding.atom;
-    default:
-      return assertNever(expression);
-  }
+  const { text, binds } = formatted(expression);
+  return binds < operator ? `(${text})` : text;
 }
 
 const reserved = new Set(['and', 'or', 'not', 'exists']);

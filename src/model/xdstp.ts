@@ -172,14 +172,7 @@ export function isGlob(name: string): boolean {
 
 /** Whether the glob selects the name: one level, context parameters exactly equal. Both in canonical spelling. */
 export function globMatches(glob: ResourceName, name: ResourceName): boolean {
-  if (!isGlob(glob) || !isXdstp(name)) return false;
-  const globPath = pathOf(glob);
-  const path = pathOf(name);
-  const directory = globPath.slice(0, -1);
-  if (!path.startsWith(directory)) return false;
-  const last = path.slice(directory.length);
-  if (last === '' || last === '*' || last.includes('/')) return false;
-  return name.slice(path.length) === glob.slice(globPath.length);
+  return parentGlob(name) === glob;
 }
 
 /** The one glob that selects a name (`globMatches`), whether or not anybody subscribes to it; in canonical spelling. */
