@@ -69,18 +69,10 @@ export class TlsAcceptor {
     const { secureOptions = 0, ...shown } = secureContextOptions(material);
     const options = { ...shown, ...this.#sessionOptions(material), secureOptions };
     server.setSecureContext(options);
-    if (
-      callBack(
-        server,
-        ticketKeyCallback(this.#keys, () => this.#clock.now(), accepts),
-      )
-    )
-      return;
+    const callback = ticketKeyCallback(this.#keys, () => this.#clock.now(), accepts);
+    if (callBack(server, callback)) return;
     if (this.#keys === undefined)
-      server.setSecureContext({
-        ...options,
-        secureOptions: options.secureOptions | constants.SSL_OP_NO_TICKET,
-      });
+      server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
     else if (accepts) this.#onlyHour = Number.NaN;
   }
 
