@@ -1,5 +1,5 @@
 import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
@@ -42,7 +42,7 @@ const forget = new FinalizationRegistry<string>((bytes) => {
  */
 export function parseConstraints(bytes: Uint8Array, maxDepth: number): Result<Constraints> {
   if (bytes.length === 0) return ok(UNCONSTRAINED);
-  const id = `${maxDepth} ${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')}`;
+  const id = `${maxDepth} ${asBuffer(bytes).toString('latin1')}`;
   const known = interned.get(id)?.deref();
   if (known !== undefined) return ok(known);
   const expression = decodeExpression(bytes, maxDepth);

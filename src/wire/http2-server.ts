@@ -62,6 +62,7 @@ export class GrpcServer extends Listener {
   readonly #options: GrpcServerOptions;
   readonly #http2: Http2Server;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
+  /** While it drains: no hot call is open any more. */
   #whenIdle: (() => void) | undefined;
   /** What their peers are charged for what they have received meanwhile. */
   readonly #unread = new Map<Unread, number>();
@@ -111,18 +112,13 @@ export class GrpcServer extends Listener {
     const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, (stream) =>
       stream.end(DRAINING),
     );
-    await this.#idle();
+    if (this.#streams.size > 0)
+      await new Promise<void>((resolve) => {
+        this.#whenIdle = resolve;
+      });
     ending.cancel();
     // Watches of the health service would otherwise always last until the deadline.
     auxiliary?.shutDown();
-  }
-
-  /** Resolves when no hot call is open. */
-  #idle(): Promise<void> {
-    if (this.#streams.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#whenIdle = resolve;
-    });
   }
 
   /** For Http2ServerStream. */

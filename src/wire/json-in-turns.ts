@@ -12,7 +12,7 @@ import {
 import { type Any, AnySchema, hasCustomJsonRepresentation } from '@bufbuild/protobuf/wkt';
 import { errorMessage } from '../model/result.ts';
 import type { InTurns, Pace } from '../model/time-slices.ts';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { envoyRegistry, messageName, unknownType } from './registry.ts';
 import { readAny } from './response-reader.ts';
 
@@ -460,5 +460,3 @@ export function joined<Part extends Uint8Array>(parts: readonly Part[]): Part | 
 function memberOf(json: unknown, name: string): unknown {
   return typeof json === 'object' && json !== null ? Reflect.get(json, name) : undefined;
 }
-
-const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -10,7 +10,7 @@ import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/w
 import { getOrMake } from '../model/maps.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { headOf } from '../protobuf/field-writer.ts';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { messageText } from './json-in-turns.ts';
 import { envoyRegistry, messageName } from './registry.ts';
 
@@ -43,7 +43,7 @@ export function redactedJson(body: Uint8Array, pace: Pace, maxBytes: number): Pr
 
 function redacted(body: Uint8Array): Uint8Array {
   try {
-    return redactAny(body, Buffer.from(body.buffer, body.byteOffset, body.length).includes(keyMarker));
+    return redactAny(body, asBuffer(body).includes(keyMarker));
   } catch {
     return toBinary(AnySchema, notShown());
   }
