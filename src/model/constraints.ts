@@ -139,8 +139,12 @@ function explainFailure(expression: Expression, parameters: Parameters): string 
     case 'value':
     case 'exists':
       return fails(expression, describe(expression.key, parameters));
-    case 'not':
-      return explainMatched(expression, expression.of, parameters);
+    case 'not': {
+      // It fails because what is in it matches.
+      const { of } = expression;
+      if (of.kind === 'not') return explainFailure(of.of, parameters);
+      return fails(expression, 'key' in of ? describe(of.key, parameters) : holds(of));
+    }
     case 'and': {
       const failing = expression.of.find((child) => !compile(child)(parameters));
       return failing === undefined ? holds(expression) : explainFailure(failing, parameters);
@@ -151,24 +155,6 @@ function explainFailure(expression: Expression, parameters: Parameters): string 
     }
     default:
       return assertNever(expression);
-  }
-}
-
-/** NOT fails because what is in it matches. */
-function explainMatched(whole: Expression, inner: Expression, parameters: Parameters): string {
-  switch (inner.kind) {
-    case 'value':
-    case 'exists':
-      return fails(whole, describe(inner.key, parameters));
-    case 'not':
-      return explainFailure(inner.of, parameters);
-    case 'all':
-    case 'never':
-    case 'and':
-    case 'or':
-      return fails(whole, holds(inner));
-    default:
-      return assertNever(inner);
   }
 }
 
