@@ -153,11 +153,7 @@ function Ribbon({ node, column }: { readonly node: Placed; readonly column: numb
   );
 }
 
-interface Side {
-  readonly x: number;
-  readonly top: number;
-  readonly bottom: number;
-}
+type Side = Readonly<Record<'x' | 'top' | 'bottom', number>>;
 
 function ribbonPath(start: Side, end: Side): string {
   const shape = area<Side>()

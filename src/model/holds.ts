@@ -16,10 +16,7 @@ export type TypedName = Pick<Variant, 'type' | 'name'>;
 export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
 
 /** Of an operator: who, as far as that is known, and why. */
-export interface Decision {
-  readonly operator: string;
-  readonly reason: string;
-}
+export type Decision = Readonly<Record<'operator' | 'reason', string>>;
 
 /** What an operator has frozen. */
 export interface Freeze extends Scope, Decision {

@@ -142,16 +142,14 @@ export interface Rejection extends ClientError {
   readonly name: string;
   /** Its versions, of the only variant in the response. */
   readonly variant: Pick<Variant, 'type' | 'version' | 'deltaVersion'> | undefined;
-  readonly changes: RejectedChanges;
-}
-
-/** What a rejected response changed at the client. A SotW response that only leaves a resource out has nothing here. */
-export interface RejectedChanges {
-  /** The first few, as the client wrote them. */
-  readonly names: readonly string[];
-  readonly total: number;
-  /** All of them are removals. */
-  readonly removal: boolean;
+  /** What the response changed at the client. A SotW response that only leaves a resource out has nothing here. */
+  readonly changes: {
+    /** The first few, as the client wrote them. */
+    readonly names: readonly string[];
+    readonly total: number;
+    /** All of them are removals. */
+    readonly removal: boolean;
+  };
 }
 
 /** What a client said to what it was last sent of an item. */

@@ -200,10 +200,7 @@ interface Selectors {
 }
 
 /** The numbers of the fields that hold names and locators. */
-export interface SelectorFields {
-  readonly names: number;
-  readonly locators: number;
-}
+export type SelectorFields = Readonly<Record<'names' | 'locators', number>>;
 
 export const sotwSelectors: SelectorFields = { names: 3, locators: 7 };
 export const subscribed: SelectorFields = { names: 3, locators: 8 };
