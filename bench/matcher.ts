@@ -4,17 +4,15 @@
  * tenfold. The real store and the real views; no sockets. The parameter sets are all different.
  */
 import { parseArgs } from 'node:util';
-import { create, toBinary } from '@bufbuild/protobuf';
 import { Store } from '../src/cache/store.ts';
-import { DynamicParameterConstraintsSchema } from '../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../src/model/brand.ts';
+import { type ResourceName, resourceName } from '../src/model/brand.ts';
 import { systemClock } from '../src/model/clock.ts';
-import { type Constraints, parseConstraints } from '../src/model/constraints.ts';
+import { type Constraints, stampConstraints } from '../src/model/constraints.ts';
+import { assignmentType as eds } from '../src/model/endpoints.ts';
 import { internParameters, type Parameters } from '../src/model/parameters.ts';
 import { Selection, type SelectionEntry } from '../src/model/selection.ts';
 import { defersNothing, encoding } from '../src/model/subscription.ts';
 import { type Put, transaction } from '../src/model/transaction.ts';
-import { typeByName } from '../src/model/types.ts';
 import { ALLOW_ALL } from '../src/security/authorization.ts';
 import { Views } from '../src/views/views.ts';
 
@@ -31,30 +29,13 @@ const delta = encoding({
 });
 const holder = { key: 'bench', upstream: 'bench', role: 'named' as const };
 
+const parametersOf = (pairs: Pairs): Parameters =>
+  internParameters(
+    Object.entries(pairs).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
+  );
+
 /** key == value for each pair, and no such key where the value is undefined: what a PER_PARAMETERS session stamps. */
-function when(pairs: Pairs): Constraints {
-  const constraints = Object.entries(pairs).map(([key, value]) => {
-    const exists = { key, constraintType: { case: 'exists' as const, value: {} } };
-    const absent = { type: { case: 'constraint' as const, value: exists } };
-    if (value === undefined) return { type: { case: 'notConstraints' as const, value: absent } };
-    const equal = { key, constraintType: { case: 'value' as const, value } };
-    return { type: { case: 'constraint' as const, value: equal } };
-  });
-  const message = create(DynamicParameterConstraintsSchema, {
-    type: { case: 'andConstraints', value: { constraints } },
-  });
-  const parsed = parseConstraints(toBinary(DynamicParameterConstraintsSchema, message), 8);
-  if (!parsed.ok) throw new Error(parsed.error);
-  return parsed.value;
-}
-
-function edsType(): TypeUrl {
-  const url = typeByName('eds');
-  if (url === undefined) throw new Error('no eds');
-  return url;
-}
-
-const eds = edsType();
+const when = (pairs: Pairs): Constraints => stampConstraints(Object.keys(pairs), parametersOf(pairs));
 
 function put(name: ResourceName, constraints: Constraints, content: number): Put {
   const any = Buffer.alloc(200, `${content} `);
@@ -82,11 +63,7 @@ class World {
   constructor(names: number, variants: readonly Pairs[], sets: readonly Pairs[], namesPerSet: number) {
     this.names = Array.from({ length: names }, (_, index) => resourceName(`cluster-${index}`));
     this.variants = variants.map(when);
-    this.sets = sets.map((pairs) =>
-      internParameters(
-        Object.entries(pairs).flatMap(([key, value]) => (value === undefined ? [] : [[key, value]])),
-      ),
-    );
+    this.sets = sets.map(parametersOf);
     this.#store = new Store({ clock: systemClock, ambiguous: () => {}, expiring: () => {} });
     this.#views = new Views({
       catalogs: this.#store.sides,

@@ -2,24 +2,18 @@ import type { PageChart, PageModel, PageVerdict } from '../src/admin/page/page-m
 import { formatSeconds } from '../src/observe/format.ts';
 import type { Clients } from './answers.ts';
 import { Graph, rounded } from './charts.tsx';
-import { useTicks } from './live.ts';
+import { type PartProps, useTicks } from './live.ts';
 import { go, hrefOf, type Query } from './location.ts';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
 import { Since, Until } from './time.tsx';
-
-interface ChangeProps {
-  readonly model: PageModel;
-  readonly query: Query;
-  readonly isLive: boolean;
-}
 
 type Change = NonNullable<PageModel['change']>;
 
 const colours: Readonly<Record<string, string>> = { GOOD: 'ok', BAD: 'bad', UNKNOWN: 'warn' };
 
 /** The change that waits: through which wave it goes, for how long still, and who says what of it. */
-export function ChangeThatWaits({ model, query, isLive }: ChangeProps) {
+export function ChangeThatWaits({ model, query, isLive }: PartProps) {
   const { change } = model;
   if (change === undefined) return null;
   const { state, since, what, ends, streams, accepted, rejected, verdicts } = change;
@@ -171,7 +165,7 @@ function WaveClients({
   wave,
   model,
   isLive,
-}: { readonly wave: number } & Pick<ChangeProps, 'model' | 'isLive'>) {
+}: { readonly wave: number } & Pick<PartProps, 'model' | 'isLive'>) {
   const refresh = useTicks(refreshMs, isLive);
   const change = JSON.stringify(model.change?.clients);
   const { answer, error } = useAnswer<Clients>(

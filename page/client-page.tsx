@@ -8,6 +8,7 @@ import { hrefOf } from './location.ts';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
 import { StateText } from './state-text.tsx';
+import { Table } from './table.tsx';
 import { Moment } from './time.tsx';
 
 const refreshMs = 5000;
@@ -55,26 +56,16 @@ function Detail({ client }: { readonly client: ClientDetail }) {
           <h3 id={`type-${type}`}>
             {shown(type)} <span class="dim">{own.length.toLocaleString('en')}</span>
           </h3>
-          <div class="scroll" tabIndex={0} role="region" aria-labelledby={`type-${type}`}>
-            <table class="holdings">
-              <caption class="hidden">What the client was sent of {shown(type)}</caption>
-              <thead>
-                <tr>
-                  <th scope="col">Name</th>
-                  <th scope="col">State</th>
-                  <th scope="col">Sent</th>
-                  <th scope="col">Version</th>
-                  <th scope="col">Since</th>
-                  <th scope="col">Why</th>
-                </tr>
-              </thead>
-              <tbody>
-                {own.map((holding) => (
-                  <Row key={`${holding.name} ${holding.constraints}`} client={client.id} holding={holding} />
-                ))}
-              </tbody>
-            </table>
-          </div>
+          <Table
+            class="holdings"
+            labelledBy={`type-${type}`}
+            caption={`What the client was sent of ${shown(type)}`}
+            columns={['Name', 'State', 'Sent', 'Version', 'Since', 'Why']}
+          >
+            {own.map((holding) => (
+              <Row key={`${holding.name} ${holding.constraints}`} client={client.id} holding={holding} />
+            ))}
+          </Table>
         </section>
       ))}
       {total > holdings.length && <p class="dim">and {countedLong(total - holdings.length, 'more name')}</p>}
@@ -131,15 +122,7 @@ function ErrorOf({ text }: { readonly text: string }) {
   );
 }
 
-function Explain({
-  client,
-  type,
-  name,
-}: {
-  readonly client: string;
-  readonly type: string;
-  readonly name: string;
-}) {
+function Explain({ client, type, name }: Readonly<Record<'client' | 'type' | 'name', string>>) {
   const { answer, error } = useAnswer<Explanation>('Explain', { client, type, name }, 0);
   if (error !== '') return <p class="bad">{error}</p>;
   if (answer === undefined) return <p class="dim">…</p>;

@@ -1,13 +1,13 @@
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { PageModel } from '../src/admin/page/page-model.ts';
 import { errorLine } from '../src/model/text.ts';
 import type { Clients as Answer, Client, ClientTypeState } from './answers.ts';
-import { useTicks } from './live.ts';
+import { type PartProps, useTicks } from './live.ts';
 import { go, hrefOf, type Query } from './location.ts';
 import { Pages } from './pages.tsx';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
 import { StateText } from './state-text.tsx';
+import { Table } from './table.tsx';
 import { Since } from './time.tsx';
 
 const pageSize = 25;
@@ -26,14 +26,8 @@ const states = [
   ['SYNCED', 'acknowledged'],
 ] as const;
 
-interface ClientsProps {
-  readonly model: PageModel;
-  readonly query: Query;
-  readonly isLive: boolean;
-}
-
 /** The relay searches; the filters are in the URL. */
-export function Clients({ model, query, isLive }: ClientsProps) {
+export function Clients({ model, query, isLive }: PartProps) {
   const { q = '', type = '', state = '', class: ofClass = '', resource = '' } = query;
   const wave = Number(query['wave']) || 0;
   const page = Math.max(1, Number(query['page'] ?? 1) || 1);
@@ -48,7 +42,7 @@ export function Clients({ model, query, isLive }: ClientsProps) {
       <h2 id="clients">Clients</h2>
       <Filters model={model} query={query} answer={answer} />
       {error !== '' && <p class="bad">{error}</p>}
-      {answer !== undefined && <Table clients={answer.clients} model={model} query={query} />}
+      {answer !== undefined && <ClientTable clients={answer.clients} model={model} query={query} />}
       {answer !== undefined && (
         <Pages
           page={page}
@@ -61,13 +55,11 @@ export function Clients({ model, query, isLive }: ClientsProps) {
   );
 }
 
-interface FiltersProps {
-  readonly model: PageModel;
-  readonly query: Query;
-  readonly answer: Answer | undefined;
-}
-
-function Filters({ model, query, answer }: FiltersProps) {
+function Filters({
+  model,
+  query,
+  answer,
+}: Pick<PartProps, 'model' | 'query'> & { readonly answer: Answer | undefined }) {
   const { q = '', type = '', state = '', class: ofClass = '', resource = '' } = query;
   const filter = (changes: Query, replace = false): void =>
     go(hrefOf({ ...query, ...changes, page: '' }), replace);
@@ -177,58 +169,44 @@ export function Search({
   );
 }
 
-function Table({
+function ClientTable({
   clients,
   model,
   query,
-}: {
-  readonly clients: readonly Client[];
-  readonly model: PageModel;
-  readonly query: Query;
-}) {
+}: Pick<PartProps, 'model' | 'query'> & { readonly clients: readonly Client[] }) {
   if (clients.length === 0) return <p class="dim">No client matches.</p>;
   const labels = new Map(model.classes.map(({ id, label }) => [id, label]));
   return (
-    <div class="scroll" tabIndex={0} role="region" aria-labelledby="clients">
-      <table class="clients">
-        <caption class="hidden">Clients, those that rejected something first</caption>
-        <thead>
-          <tr>
-            <th scope="col">Node</th>
-            <th scope="col">Cluster</th>
-            <th scope="col">Class</th>
-            <th scope="col">Peer</th>
-            <th scope="col">Protocol</th>
-            <th scope="col">Types</th>
-          </tr>
-        </thead>
-        <tbody>
-          {clients.map((client) => (
-            <tr key={client.id}>
-              <th scope="row" class="mono">
-                <a href={hrefOf({ show: 'client', id: client.id })}>
-                  {shown(client.node?.id || `stream ${client.id}`)}
-                </a>
-              </th>
-              <td>{shown(client.node?.cluster ?? '')}</td>
-              <td>
-                <a href={hrefOf({ ...query, class: client.class, page: '' }, '#clients')}>
-                  {labels.get(client.class) ?? client.class}
-                </a>
-              </td>
-              <td class="mono peer">{shown(client.peer)}</td>
-              <td>
-                {client.transport}
-                <LastPoll client={client} />
-              </td>
-              <td>
-                <Types client={client} />
-              </td>
-            </tr>
-          ))}
-        </tbody>
-      </table>
-    </div>
+    <Table
+      class="clients"
+      labelledBy="clients"
+      caption="Clients, those that rejected something first"
+      columns={['Node', 'Cluster', 'Class', 'Peer', 'Protocol', 'Types']}
+    >
+      {clients.map((client) => (
+        <tr key={client.id}>
+          <th scope="row" class="mono">
+            <a href={hrefOf({ show: 'client', id: client.id })}>
+              {shown(client.node?.id || `stream ${client.id}`)}
+            </a>
+          </th>
+          <td>{shown(client.node?.cluster ?? '')}</td>
+          <td>
+            <a href={hrefOf({ ...query, class: client.class, page: '' }, '#clients')}>
+              {labels.get(client.class) ?? client.class}
+            </a>
+          </td>
+          <td class="mono peer">{shown(client.peer)}</td>
+          <td>
+            {client.transport}
+            <LastPoll client={client} />
+          </td>
+          <td>
+            <Types client={client} />
+          </td>
+        </tr>
+      ))}
+    </Table>
   );
 }
 

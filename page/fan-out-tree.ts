@@ -125,7 +125,7 @@ const sumOf = (all: readonly Shares[]): Shares => ({
   ok: all.reduce((sum, { ok }) => sum + ok, 0),
 });
 
-function group(id: string, label: string, note: string, children: readonly FanNode[]): FanNode {
+export function group(id: string, label: string, note: string, children: readonly FanNode[]): FanNode {
   const shares = sumOf(children.map((child) => child.shares));
   const streams = children.reduce((sum, child) => sum + child.streams, 0);
   const classes = new Set(children.map(({ filter }) => filter.class));

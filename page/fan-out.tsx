@@ -1,8 +1,9 @@
 import { type HierarchyRectangularNode, hierarchy, partition } from 'd3-hierarchy';
 import { area, curveBumpX } from 'd3-shape';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import type { PageModel } from '../src/admin/page/page-model.ts';
-import { type FanNode, fanOut, type Shares, states } from './fan-out-tree.ts';
+import { shorten } from '../src/model/text.ts';
+import { type FanNode, fanOut, group, type Shares, states } from './fan-out-tree.ts';
+import type { PartProps } from './live.ts';
 import { hrefOf, type Query } from './location.ts';
 
 /** Pixels. */
@@ -15,7 +16,7 @@ const characterWidth = 6.7;
 type Placed = HierarchyRectangularNode<FanNode>;
 
 /** How data flows: width is streams, each part of it in the color of its state; a click shows the clients. */
-export function FanOut({ model, query }: { readonly model: PageModel; readonly query: Query }) {
+export function FanOut({ model, query }: Pick<PartProps, 'model' | 'query'>) {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(640);
   useEffect(() => {
@@ -96,18 +97,7 @@ const key = (node: Placed): string =>
 
 /** Each leaf has room for a label; what is left is shared by streams. */
 function place(roots: readonly FanNode[], width: number): { nodes: readonly Placed[]; height: number } {
-  const shares = { bad: 0, warn: 0, ok: 0 };
-  const all: FanNode = {
-    id: '',
-    label: '',
-    note: '',
-    own: 'ok',
-    shares,
-    streams: 0,
-    filter: {},
-    children: roots,
-  };
-  const tree = hierarchy<FanNode>(all, ({ children }) => [...children]);
+  const tree = hierarchy<FanNode>(group('', '', '', roots), ({ children }) => [...children]);
   const leaves = tree.leaves();
   const height = Math.max(240, leaves.length * row);
   const total = leaves.reduce((sum, { data }) => sum + data.streams, 0);
@@ -163,11 +153,7 @@ function Ribbon({ node, column }: { readonly node: Placed; readonly column: numb
   );
 }
 
-interface Side {
-  readonly x: number;
-  readonly top: number;
-  readonly bottom: number;
-}
+type Side = Readonly<Record<'x' | 'top' | 'bottom', number>>;
 
 function ribbonPath(start: Side, end: Side): string {
   const shape = area<Side>()
@@ -178,9 +164,6 @@ function ribbonPath(start: Side, end: Side): string {
   return shape([start, end]) ?? '';
 }
 
-const shorten = (text: string, characters: number): string =>
-  text.length <= characters ? text : `${text.slice(0, Math.max(1, characters - 1))}…`;
-
 /** What a label of the last column says: the number alone where there is no room for words. */
 const leafLabel = ({ streams, label }: FanNode, column: number): string =>
   column < narrow / 3 ? streams.toLocaleString('en') : label;
@@ -188,7 +171,7 @@ const leafLabel = ({ streams, label }: FanNode, column: number): string =>
 /** A label ends before those of the next column begin, which are at its right end. */
 function labelOf({ data, depth, children = [] }: Placed, column: number): string {
   const room = Math.floor((column - bar - 10) / characterWidth);
-  if (depth === 4) return shorten(leafLabel(data, column), room);
+  if (depth === 4) return shorten(leafLabel(data, column), Math.max(2, room));
   const before = children.filter((child) => child.depth === 4).map((child) => leafLabel(child.data, column));
   const taken = before.length === 0 ? 0 : Math.max(...before.map(({ length }) => length)) + 2;
   return shorten(data.label, Math.max(4, room - taken));

@@ -1,6 +1,7 @@
 import { useEffect, useState } from 'preact/hooks';
 import type { PageModel } from '../src/admin/page/page-model.ts';
 import type { Figure } from '../src/observe/figures.ts';
+import type { Query } from './location.ts';
 import { trusted } from './trusted.ts';
 
 export interface LiveState {
@@ -11,6 +12,13 @@ export interface LiveState {
   readonly lostSince: number;
   /** Why the relay does not serve this page; empty: it does. */
   readonly refused: string;
+}
+
+/** What a part of the overview is given. */
+export interface PartProps {
+  readonly model: PageModel;
+  readonly query: Query;
+  readonly isLive: boolean;
 }
 
 /** Points of the charts that are kept: five minutes. */

@@ -2,21 +2,17 @@ import { errorShare, perSecond } from '../src/observe/format.ts';
 import { countedLong, parametersLabel } from '../src/observe/problems.ts';
 import type { Loads } from './answers.ts';
 import { Search } from './clients.tsx';
-import { useTicks } from './live.ts';
+import { type PartProps, useTicks } from './live.ts';
 import { go, hrefOf, type Query } from './location.ts';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
+import { Table } from './table.tsx';
 
 const rowsShown = 30;
 const refreshMs = 10_000;
 
-interface LoadProps {
-  readonly query: Query;
-  readonly isLive: boolean;
-}
-
 /** What clients report of their requests (LRS): as `distributary load`, those with errors first. */
-export function Load({ query, isLive }: LoadProps) {
+export function Load({ query, isLive }: Pick<PartProps, 'query' | 'isLive'>) {
   const { load: search = '' } = query;
   const refresh = useTicks(refreshMs, isLive);
   const cluster = search === '' || search.includes('*') ? search : `*${search}*`;
@@ -57,37 +53,27 @@ function LoadTable({ answer, query }: { readonly answer: Loads; readonly query: 
   const { loads, total, seconds } = answer;
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby="load">
-        <table>
-          <caption class="hidden">Requests by cluster and class, those with the most errors first</caption>
-          <thead>
-            <tr>
-              <th scope="col">Cluster</th>
-              <th scope="col">Class</th>
-              <th scope="col">Requests/s</th>
-              <th scope="col">Errors</th>
-              <th scope="col">Dropped/s</th>
-            </tr>
-          </thead>
-          <tbody>
-            {loads.map(({ cluster, class: id, parameters, requests, errors, dropped }) => (
-              <tr key={`${id} ${cluster}`}>
-                <th scope="row" class="mono">
-                  {cluster === '' ? '(empty name)' : shown(cluster)}
-                </th>
-                <td>
-                  <a href={hrefOf({ ...query, class: id, page: '' }, '#clients')}>
-                    {shown(parametersLabel(parameters))}
-                  </a>
-                </td>
-                <td>{perSecond(requests, seconds)}</td>
-                <td class={errors > 0 ? 'bad' : ''}>{errorShare(errors, requests)}</td>
-                <td>{perSecond(dropped, seconds)}</td>
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        labelledBy="load"
+        caption="Requests by cluster and class, those with the most errors first"
+        columns={['Cluster', 'Class', 'Requests/s', 'Errors', 'Dropped/s']}
+      >
+        {loads.map(({ cluster, class: id, parameters, requests, errors, dropped }) => (
+          <tr key={`${id} ${cluster}`}>
+            <th scope="row" class="mono">
+              {cluster === '' ? '(empty name)' : shown(cluster)}
+            </th>
+            <td>
+              <a href={hrefOf({ ...query, class: id, page: '' }, '#clients')}>
+                {shown(parametersLabel(parameters))}
+              </a>
+            </td>
+            <td>{perSecond(requests, seconds)}</td>
+            <td class={errors > 0 ? 'bad' : ''}>{errorShare(errors, requests)}</td>
+            <td>{perSecond(dropped, seconds)}</td>
+          </tr>
+        ))}
+      </Table>
       <p class="dim">
         {countedLong(loads.length, 'row')} of the last {Math.round(seconds)} s
         {total > loads.length && `, ${(total - loads.length).toLocaleString('en')} not shown`}

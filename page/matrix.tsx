@@ -1,26 +1,20 @@
-import type { PageModel } from '../src/admin/page/page-model.ts';
 import { countedLong, parametersLabel } from '../src/observe/problems.ts';
 import type { Match, Matches } from './answers.ts';
 import { Choice, Search } from './clients.tsx';
-import { useTicks } from './live.ts';
-import { go, hrefOf, type Query } from './location.ts';
+import { type PartProps, useTicks } from './live.ts';
+import { go, hrefOf } from './location.ts';
 import { Pages } from './pages.tsx';
 import { useAnswer } from './relay.ts';
 import { shown } from './shown.ts';
+import { Table } from './table.tsx';
 
 const pageSize = 30;
 const refreshMs = 10_000;
 /** Styles for distinct contents of a name; after the last they begin again, and the letters go on. */
 const styles = 8;
 
-interface MatrixProps {
-  readonly model: PageModel;
-  readonly query: Query;
-  readonly isLive: boolean;
-}
-
 /** Which variant of each name each parameter set gets. */
-export function Matrix({ model, query, isLive }: MatrixProps) {
+export function Matrix({ model, query, isLive }: PartProps) {
   const cached = model.types.filter(({ resources }) => resources > 0).map(({ type }) => type);
   const type = query['matrix'] ?? cached[0] ?? '';
   return (
@@ -35,14 +29,12 @@ export function Matrix({ model, query, isLive }: MatrixProps) {
   );
 }
 
-interface ChosenProps {
-  readonly type: string;
-  readonly types: readonly string[];
-  readonly query: Query;
-  readonly isLive: boolean;
-}
-
-function Chosen({ type, types, query, isLive }: ChosenProps) {
+function Chosen({
+  type,
+  types,
+  query,
+  isLive,
+}: Omit<PartProps, 'model'> & { readonly type: string; readonly types: readonly string[] }) {
   const { names = '' } = query;
   const page = Math.max(1, Number(query['matrixpage'] ?? 1) || 1);
   const refresh = useTicks(refreshMs, isLive);
@@ -94,33 +86,30 @@ export function MatchTable({ type, matches, labelledBy }: MatchTableProps) {
   if (sets.length === 0) return <p class="dim">No client is connected, so there are no parameter sets.</p>;
   return (
     <>
-      <div class="scroll" tabIndex={0} role="region" aria-labelledby={labelledBy}>
-        <table class="matrix">
-          <caption class="hidden">Names of {shown(type)} by the parameter sets of clients</caption>
-          <thead>
-            <tr>
-              <th scope="col">Name</th>
-              {sets.map(({ parameters, streams }) => (
-                <th scope="col" key={parametersLabel(parameters)}>
-                  {shown(parametersLabel(parameters))} <span class="dim">{streams.toLocaleString('en')}</span>
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
-            {names.map(({ name, matches: cells }) => (
-              <tr key={name}>
-                <th scope="row" class="mono">
-                  <a href={hrefOf({ show: 'resource', type, name })}>
-                    {name === '' ? '(empty name)' : shown(name)}
-                  </a>
-                </th>
-                <Cells cells={cells} />
-              </tr>
-            ))}
-          </tbody>
-        </table>
-      </div>
+      <Table
+        class="matrix"
+        labelledBy={labelledBy}
+        caption={`Names of ${shown(type)} by the parameter sets of clients`}
+        columns={[
+          'Name',
+          ...sets.map(({ parameters, streams }) => (
+            <>
+              {shown(parametersLabel(parameters))} <span class="dim">{streams.toLocaleString('en')}</span>
+            </>
+          )),
+        ]}
+      >
+        {names.map(({ name, matches: cells }) => (
+          <tr key={name}>
+            <th scope="row" class="mono">
+              <a href={hrefOf({ show: 'resource', type, name })}>
+                {name === '' ? '(empty name)' : shown(name)}
+              </a>
+            </th>
+            <Cells cells={cells} />
+          </tr>
+        ))}
+      </Table>
       {allSets > sets.length && (
         <p class="dim">and {countedLong(allSets - sets.length, 'more parameter set')}, with fewer clients</p>
       )}

@@ -84,11 +84,7 @@ function WhoHasIt({
   type,
   name,
   refresh,
-}: {
-  readonly type: string;
-  readonly name: string;
-  readonly refresh: number;
-}) {
+}: Pick<ResourceProps, 'type' | 'name'> & { readonly refresh: number }) {
   const { answer, error } = useAnswer<Clients>(
     'ListClients',
     { type, resource: name, limit: clientsShown },

@@ -13,33 +13,30 @@ export function useNow(): number {
   return now;
 }
 
-/** How long ago: it counts by itself. The exact time is its title. */
-export function Since({ at }: { readonly at: number }) {
-  const now = useNow();
+/** The exact time is its title. */
+function Time({ at, text }: { readonly at: number; readonly text: string }) {
+  const date = new Date(at);
   return (
-    <time dateTime={new Date(at).toISOString()} title={new Date(at).toLocaleString()}>
-      {formatSeconds((now - at) / 1000)}
+    <time dateTime={date.toISOString()} title={date.toLocaleString()}>
+      {text}
     </time>
   );
+}
+
+/** How long ago: it counts by itself. */
+export function Since({ at }: { readonly at: number }) {
+  return <Time at={at} text={formatSeconds((useNow() - at) / 1000)} />;
 }
 
 /** How long until then. */
 export function Until({ at }: { readonly at: number }) {
   const now = useNow();
-  return (
-    <time dateTime={new Date(at).toISOString()} title={new Date(at).toLocaleString()}>
-      {now >= at ? 'now' : `in ${formatSeconds((at - now) / 1000)}`}
-    </time>
-  );
+  return <Time at={at} text={now >= at ? 'now' : `in ${formatSeconds((at - now) / 1000)}`} />;
 }
 
 /** The clock of the day, and the day where it is another one. */
 export function Moment({ at }: { readonly at: number }) {
   const date = new Date(at);
   const isToday = date.toDateString() === new Date().toDateString();
-  return (
-    <time dateTime={date.toISOString()} title={date.toLocaleString()}>
-      {isToday ? date.toLocaleTimeString() : date.toLocaleString()}
-    </time>
-  );
+  return <Time at={at} text={isToday ? date.toLocaleTimeString() : date.toLocaleString()} />;
 }

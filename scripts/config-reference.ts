@@ -5,39 +5,28 @@ import { publishedSchema } from '../src/config/json-schema.ts';
 export const start = '<!-- reference: written by scripts/config-schema.ts -->';
 export const end = '<!-- end of reference -->';
 
-interface Schema {
-  readonly type?: string | undefined;
-  readonly description?: string | undefined;
-  readonly default?: unknown;
-  readonly enum?: readonly unknown[] | undefined;
-  readonly minimum?: number | undefined;
-  readonly maximum?: number | undefined;
-  readonly maxItems?: number | undefined;
-  readonly maxLength?: number | undefined;
-  readonly pattern?: string | undefined;
-  readonly anyOf?: readonly Schema[] | undefined;
-  readonly items?: Schema | undefined;
-  readonly properties?: Readonly<Record<string, Schema>> | undefined;
-  readonly required?: readonly string[] | undefined;
-}
-
-const schema: z.ZodType<Schema> = z.lazy(() =>
-  z.object({
-    type: z.string().optional(),
-    description: z.string().optional(),
-    default: z.unknown().optional(),
-    enum: z.array(z.unknown()).optional(),
-    minimum: z.number().optional(),
-    maximum: z.number().optional(),
-    maxItems: z.number().optional(),
-    maxLength: z.number().optional(),
-    pattern: z.string().optional(),
-    anyOf: z.array(schema).optional(),
-    items: schema.optional(),
-    properties: z.record(z.string(), schema).optional(),
-    required: z.array(z.string()).optional(),
-  }),
-);
+const schema = z.object({
+  type: z.string().optional(),
+  description: z.string().optional(),
+  default: z.unknown().optional(),
+  enum: z.array(z.unknown()).optional(),
+  minimum: z.number().optional(),
+  maximum: z.number().optional(),
+  maxItems: z.number().optional(),
+  maxLength: z.number().optional(),
+  pattern: z.string().optional(),
+  get anyOf() {
+    return z.array(schema).optional();
+  },
+  get items() {
+    return schema.optional();
+  },
+  get properties() {
+    return z.record(z.string(), schema).optional();
+  },
+  required: z.array(z.string()).optional(),
+});
+type Schema = z.infer<typeof schema>;
 
 /** Every key of the configuration with what it takes, its default and its meaning: Markdown, from the schema. */
 export function reference(): string {

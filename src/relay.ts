@@ -1,5 +1,5 @@
 import { type CatalogReader, type Restored, SideStores, type Store } from './cache/store.ts';
-import type { Journal } from './cache/type-table.ts';
+import type { StoreOptions } from './cache/type-table.ts';
 import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
@@ -7,25 +7,21 @@ import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
-import type { Clock, Timer } from './model/clock.ts';
-import type { Variant, VariantKey } from './model/resource.ts';
+import type { Timer } from './model/clock.ts';
+import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import type { Interest, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
-import type { UpdateTraces } from './observe/update-traces.ts';
 import { unclaimed } from './upstream/claims.ts';
 import type { EndReason } from './views/interest-registry.ts';
-import type { Answer } from './views/view-pool.ts';
+import type { ViewsOptions } from './views/view-pool.ts';
 import { Views } from './views/views.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
-export interface RelayOptions {
-  readonly clock: Clock;
-  /** ControlPlane.identifier of all responses. */
-  readonly controlPlane: string;
-  readonly idleMilliseconds: number;
-  readonly maxCacheBytes: () => number;
+export interface RelayOptions
+  extends Omit<ViewsOptions, 'catalogs' | 'interests' | 'lookedUp' | 'answered'>,
+    Pick<StoreOptions, 'journal' | 'recorded' | 'leavesBehind'> {
   readonly downstream: Omit<
     DownstreamServices,
     'clock' | 'taps' | 'open' | 'prepare' | 'isUnavailable' | 'refusal'
@@ -37,39 +33,23 @@ export interface RelayOptions {
   /** Who may open a stream, and what hears of it. */
   readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
   /** For metrics and logs. */
-  readonly events: {
-    ambiguous(
-      type: TypeUrl,
-      name: string,
-      parameters: ReadonlyMap<string, string>,
-      choices: readonly Variant[],
-    ): void;
-    lookedUp(type: TypeUrl, hits: number, misses: number): void;
-    answered(type: TypeUrl, answer: Answer): void;
-    /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
-    evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
-    upstreamChanged(): void;
-    /** Somebody wants this now, and nobody did. */
-    subscribed?(interest: Interest): void;
-  };
-  readonly defer: (run: () => void) => void;
+  readonly events: Pick<StoreOptions, 'ambiguous'> &
+    Pick<ViewsOptions, 'lookedUp' | 'answered'> & {
+      /** So many variants left the cache: for room, as nobody wanted them for long, as their time to live was over. */
+      evicted(reason: 'size' | 'idle' | 'ttl', count: number): void;
+      upstreamChanged(): void;
+      /** Somebody wants this now, and nobody did. */
+      subscribed?(interest: Interest): void;
+    };
   /** Before the numbers that are the ids of streams, where several processes serve. */
   readonly streamPrefix?: string | undefined;
   /** See DownstreamServices; left out: by this relay's own upstreams. */
   readonly isUnavailable?: DownstreamServices['isUnavailable'] | undefined;
   readonly refusal?: DownstreamServices['refusal'] | undefined;
-  /** Who serves this may not say that it is gone; left out: nobody does. */
-  readonly leavesBehind?: ((interest: Interest) => boolean) | undefined;
-  /** Commits say what was there before, and what is there now. */
-  readonly recorded?: boolean | undefined;
   /** Left out: by this relay's own cache. */
   readonly isServed?: ((type: TypeUrl) => boolean) | undefined;
   /** Called for every change of what is in the cache, after clients were told. */
   readonly published?: ((commit: Commit) => void) | undefined;
-  /** Undefined: nothing is traced. */
-  readonly traces?: UpdateTraces | undefined;
-  /** Hears of what has to be persisted. */
-  readonly journal?: Journal | undefined;
   /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
   readonly upstreamPerSide?: boolean | undefined;
 }
@@ -102,18 +82,16 @@ export class Relay implements UpstreamSink {
     this.#options = options;
     this.#stores = new SideStores(
       {
-        clock,
-        ambiguous: (type, name, parameters, choices) =>
-          events.ambiguous(type, name, parameters.entries, choices),
+        ...options,
+        ...events,
         expiring: (deadline, variant) => this.#expireAt(deadline, variant),
-        journal: options.journal,
         publish: (commit) => this.#show(commit),
-        recorded: options.recorded,
-        leavesBehind: options.leavesBehind,
       },
       options.upstreamPerSide === true,
     );
     this.views = new Views({
+      ...options,
+      ...events,
       catalogs: this.#stores.catalogs,
       interests: {
         subscribe: (interest) => this.#subscribe(interest),
@@ -123,14 +101,6 @@ export class Relay implements UpstreamSink {
         contentOf: (interest) => this.#stores.contentOf(interest),
         markActive: (interest) => this.#each(interest, (upstream) => upstream.markActive?.(interest)),
       },
-      clock,
-      idleMilliseconds: options.idleMilliseconds,
-      maxCacheBytes: options.maxCacheBytes,
-      controlPlane: options.controlPlane,
-      lookedUp: (type, hits, misses) => events.lookedUp(type, hits, misses),
-      answered: (type, answer) => events.answered(type, answer),
-      defer: options.defer,
-      traces: options.traces,
     });
     this.taps = new Taps(clock);
     const services: DownstreamServices = {

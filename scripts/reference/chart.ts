@@ -4,13 +4,12 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { code, heading, table } from './markdown.ts';
 
-interface Value {
-  readonly description?: string | undefined;
-  readonly properties?: Readonly<Record<string, Value>> | undefined;
-}
-const value: z.ZodType<Value> = z.lazy(() =>
-  z.object({ description: z.string().optional(), properties: z.record(z.string(), value).optional() }),
-);
+const value = z.object({
+  description: z.string().optional(),
+  get properties() {
+    return z.record(z.string(), value).optional();
+  },
+});
 const mapping = z.record(z.string(), z.unknown());
 
 const chart = join(import.meta.dirname, '../../deploy/chart');
@@ -27,7 +26,7 @@ export function chartValues(): string {
   return `${heading('Values of the chart', about)}\n${table(['value', 'default', 'what it is'], all)}\n`;
 }
 
-function rows(of: Value, defaults: unknown, path: readonly string[]): string[][] {
+function rows(of: z.infer<typeof value>, defaults: unknown, path: readonly string[]): string[][] {
   const known = mapping.safeParse(defaults).data ?? {};
   return Object.entries(of.properties ?? {}).flatMap(([key, part]) => {
     const at = [...path, key];

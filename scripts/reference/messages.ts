@@ -13,13 +13,13 @@ export interface Message {
   readonly text: string;
 }
 
-export interface Messages {
-  readonly log: readonly Message[];
-  readonly refusals: readonly Message[];
-  readonly problems: readonly Message[];
+interface Messages {
+  readonly log: Message[];
+  readonly refusals: Message[];
+  readonly problems: Message[];
   /** Of `validate`, `run` and the other commands: about the configuration, and about the command line. */
-  readonly configuration: readonly string[];
-  readonly commands: readonly string[];
+  readonly configuration: string[];
+  readonly commands: string[];
 }
 
 /** A node of the syntax tree. */
@@ -38,7 +38,7 @@ type Scopes = readonly ReadonlyMap<string, Node>[];
 
 /** Everything that every file says. */
 export function messages(): Messages {
-  const found = { log: [], refusals: [], problems: [], configuration: [], commands: [] };
+  const found: Messages = { log: [], refusals: [], problems: [], configuration: [], commands: [] };
   const files = globSync('src/**/*.ts', { cwd: root, exclude: ['src/gen/**'] }).toSorted();
   for (const file of files) {
     const tree: unknown = parseSync(readFileSync(join(root, file), 'utf8'), { syntax: 'typescript' });
@@ -49,25 +49,17 @@ export function messages(): Messages {
     log: sorted(found.log),
     refusals: sorted(found.refusals),
     problems: sorted(found.problems),
-    configuration: [...new Set<string>(configuration)].toSorted(),
-    commands: [...new Set<string>(commands)].toSorted(),
+    configuration: [...new Set(configuration)].toSorted(),
+    commands: [...new Set(commands)].toSorted(),
   };
 }
 
-function sorted(all: readonly Message[]): readonly Message[] {
+function sorted(all: readonly Message[]): Message[] {
   const distinct = new Map(all.map((one) => [JSON.stringify([one.of, one.text]), one]));
   return [...distinct.values()].toSorted((a, b) => (a.text.toLowerCase() < b.text.toLowerCase() ? -1 : 1));
 }
 
 const levels = new Set(['info', 'warn', 'error']);
-
-interface Found {
-  readonly log: Message[];
-  readonly refusals: Message[];
-  readonly problems: Message[];
-  readonly configuration: string[];
-  readonly commands: string[];
-}
 
 /** What several files take from one: the status of the refusal that it makes. */
 const imported: ReadonlyMap<string, string> = new Map([
@@ -77,13 +69,13 @@ const imported: ReadonlyMap<string, string> = new Map([
 ]);
 
 class Reader {
-  readonly #found: Found;
+  readonly #found: Messages;
   /** What `fail` and its like say here is for whoever wrote the configuration, or typed the command. */
   readonly #told: string[] | undefined;
   /** Functions of this file that make a refusal of a text, and with which status. */
   readonly #refuses = new Map([['exhausted', 'RESOURCE_EXHAUSTED']]);
 
-  constructor(file: string, found: Found) {
+  constructor(file: string, found: Messages) {
     this.#found = found;
     if (file.startsWith('src/config/')) this.#told = found.configuration;
     if (file.startsWith('src/commands/')) this.#told = found.commands;

@@ -9,6 +9,7 @@ import { Staleness } from '../inspect/staleness.ts';
 import type { LoadServer } from '../load/load-server.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
+import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { SideOf } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
@@ -465,16 +466,11 @@ export class Core {
     if (canary !== undefined) this.rollout.canaryEnded(canary);
   }
 
-  #ambiguous(
-    type: TypeUrl,
-    name: string,
-    parameters: ReadonlyMap<string, string>,
-    choices: readonly Variant[],
-  ): void {
+  #ambiguous(type: TypeUrl, name: string, parameters: Parameters, choices: readonly Variant[]): void {
     if (this.#role.ambiguityReportedElsewhere) return;
     this.metrics.count.ambiguous(type).inc();
     const short = this.metrics.typeLabel(type);
-    const given = [...parameters];
+    const given = [...parameters.entries];
     this.conditions.set(
       `ambiguous ${short} ${name}`, // not the parameters: clients may invent them
       choices.map(({ constraints }) => constraints.key).join(),

@@ -2,10 +2,9 @@ import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:cry
 import { mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
 import { fail, ok, type Result } from '../model/result.ts';
-import { readNamedSync } from '../wire/named-file.ts';
+import { readNamedSync, readToken } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTicketSecret, parseAuthorities, parseCertificates } from '../wire/tls-material.ts';
-import { readToken } from '../wire/token-file.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import type { Path, UnplacedProblem } from './source.ts';
 

@@ -1,8 +1,7 @@
 import { readlinkSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { type Clock, systemClock } from '../model/clock.ts';
+import { type Clock, Settling, systemClock } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
-import { Settling } from '../model/settling.ts';
 import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
 import type { Environment } from './document.ts';

@@ -51,9 +51,7 @@ export interface StoredResourceError extends ResourceError {
 }
 
 /** What is under a name at one moment: what upstream says, and what each side sees. Where nothing is held all are one. */
-export interface Snapshot extends Readonly<Record<Side, Content>> {
-  readonly said: Content;
-}
+export type Snapshot = Readonly<Record<Side | 'said', Content>>;
 
 /** What one transaction changed. */
 export interface Commit {

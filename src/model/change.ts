@@ -66,10 +66,7 @@ export interface ChangeCourse {
 }
 
 /** How many streams have accepted it, or rejected something with it. */
-export interface Answers {
-  readonly accepted: number;
-  readonly rejected: number;
-}
+export type Answers = Readonly<Record<'accepted' | 'rejected', number>>;
 
 /** What was recorded before a restart. */
 export interface RecordedChanges {

@@ -1,5 +1,6 @@
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import type { ResourceName } from './brand.ts';
+import { getOrMake } from './maps.ts';
 import type { Payload, Variant } from './resource.ts';
 import { canonicalInBody } from './xdstp.ts';
 
@@ -21,11 +22,9 @@ const noBytes: Buffer = Buffer.alloc(0);
 
 /** Read once for each body. */
 export function clusterFacts({ name, payload }: Variant): ClusterFacts {
-  const before = payload && known.get(payload);
-  if (before !== undefined) return before;
-  const facts = read(name, payload?.bytes ?? noBytes);
-  if (payload !== undefined) known.set(payload, facts);
-  return facts;
+  return payload === undefined
+    ? read(name, noBytes)
+    : getOrMake(known, payload, () => read(name, payload.bytes));
 }
 
 function read(resourceName: ResourceName, any: Uint8Array): ClusterFacts {

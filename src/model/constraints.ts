@@ -1,5 +1,5 @@
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
+import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
@@ -15,7 +15,7 @@ export interface Constraints {
   readonly bytes: Uint8Array;
   readonly expression: Expression;
   /** A parameter that every matching set has, for indexing; undefined if there is none. */
-  readonly required: RequiredPair | undefined;
+  readonly required: { readonly key: string; readonly value: string } | undefined;
   matches(parameters: Parameters): boolean;
 }
 
@@ -42,7 +42,7 @@ const forget = new FinalizationRegistry<string>((bytes) => {
  */
 export function parseConstraints(bytes: Uint8Array, maxDepth: number): Result<Constraints> {
   if (bytes.length === 0) return ok(UNCONSTRAINED);
-  const id = `${maxDepth} ${Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1')}`;
+  const id = `${maxDepth} ${asBuffer(bytes).toString('latin1')}`;
   const known = interned.get(id)?.deref();
   if (known !== undefined) return ok(known);
   const expression = decodeExpression(bytes, maxDepth);
@@ -72,53 +72,40 @@ export function stampConstraints(keys: readonly string[], parameters: Parameters
 const binding = { or: 1, and: 2, not: 3, atom: 4 } as const;
 
 /** `env == "prod" and not exists(version)`: for people; two expressions may read the same. */
-export function formatConstraints(expression: Expression): string {
+export const formatConstraints = (expression: Expression): string => formatted(expression).text;
+
+function formatted(expression: Expression): { readonly text: string; readonly binds: number } {
   switch (expression.kind) {
     case 'all':
-      return '(all)';
+      return { text: '(all)', binds: binding.atom };
     case 'never':
-      return '(never: unknown kind of constraint)';
+      return { text: '(never: unknown kind of constraint)', binds: binding.atom };
     case 'value':
-      return `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`;
+      return {
+        text: `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`,
+        binds: binding.atom,
+      };
     case 'exists':
-      return `exists(${formatKey(expression.key)})`;
+      return { text: `exists(${formatKey(expression.key)})`, binds: binding.atom };
     case 'not':
-      return `not ${operand(expression.of, binding.not)}`;
+      return { text: `not ${operand(expression.of, binding.not)}`, binds: binding.not };
     case 'and':
-    case 'or':
-      return expression.of.length === 0
-        ? `${expression.kind}()`
-        : expression.of
-            .map((child) => operand(child, expression.of.length === 1 ? 0 : binding[expression.kind]))
-            .join(` ${expression.kind} `);
+    case 'or': {
+      const { kind, of } = expression;
+      const [only, ...others] = of;
+      if (only === undefined) return { text: `${kind}()`, binds: binding.atom };
+      if (others.length === 0) return formatted(only);
+      const binds = binding[kind];
+      return { text: of.map((child) => operand(child, binds)).join(` ${kind} `), binds };
+    }
     default:
       return assertNever(expression);
   }
 }
 
 function operand(expression: Expression, operator: number): string {
-  const text = formatConstraints(expression);
-  return bindingOf(expression) < operator ? `(${text})` : text;
-}
-
-function bindingOf(expression: Expression): number {
-  switch (expression.kind) {
-    case 'and':
-    case 'or': {
-      const [only] = expression.of;
-      if (only === undefined) return binding.atom;
-      return expression.of.length === 1 ? bindingOf(only) : binding[expression.kind];
-    }
-    case 'not':
-      return binding.not;
-    case 'all':
-    case 'never':
-    case 'value':
-    case 'exists':
-      return binding.atom;
-    default:
-      return assertNever(expression);
-  }
+  const { text, binds } = formatted(expression);
+  return binds < operator ? `(${text})` : text;
 }
 
 const reserved = new Set(['and', 'or', 'not', 'exists']);
@@ -128,12 +115,10 @@ function formatKey(key: string): string {
 }
 
 /** Whether it matches and why: the first part that fails, for `explain`. */
-interface MatchReason {
-  readonly matches: boolean;
-  readonly reason: string;
-}
-
-export function explainMatch(expression: Expression, parameters: Parameters): MatchReason {
+export function explainMatch(
+  expression: Expression,
+  parameters: Parameters,
+): { readonly matches: boolean; readonly reason: string } {
   if (expression.kind === 'all') return { matches: true, reason: 'no constraints' };
   if (compile(expression)(parameters)) return { matches: true, reason: holds(expression) };
   return { matches: false, reason: explainFailure(expression, parameters) };
@@ -154,8 +139,12 @@ function explainFailure(expression: Expression, parameters: Parameters): string 
     case 'value':
     case 'exists':
       return fails(expression, describe(expression.key, parameters));
-    case 'not':
-      return explainMatched(expression, expression.of, parameters);
+    case 'not': {
+      // It fails because what is in it matches.
+      const { of } = expression;
+      if (of.kind === 'not') return explainFailure(of.of, parameters);
+      return fails(expression, 'key' in of ? describe(of.key, parameters) : holds(of));
+    }
     case 'and': {
       const failing = expression.of.find((child) => !compile(child)(parameters));
       return failing === undefined ? holds(expression) : explainFailure(failing, parameters);
@@ -166,24 +155,6 @@ function explainFailure(expression: Expression, parameters: Parameters): string 
     }
     default:
       return assertNever(expression);
-  }
-}
-
-/** NOT fails because what is in it matches. */
-function explainMatched(whole: Expression, inner: Expression, parameters: Parameters): string {
-  switch (inner.kind) {
-    case 'value':
-    case 'exists':
-      return fails(whole, describe(inner.key, parameters));
-    case 'not':
-      return explainFailure(inner.of, parameters);
-    case 'all':
-    case 'never':
-    case 'and':
-    case 'or':
-      return fails(whole, holds(inner));
-    default:
-      return assertNever(inner);
   }
 }
 
@@ -211,15 +182,15 @@ interface Draft {
 }
 
 type Body =
-  | { readonly kind: 'single'; readonly single: SingleDraft }
+  | {
+      readonly kind: 'single';
+      key: string;
+      test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
+      unknown: boolean;
+    }
   | { readonly kind: 'or' | 'and'; readonly of: Draft[] }
   | { readonly kind: 'not'; readonly of: Draft };
-
-interface SingleDraft {
-  key: string;
-  test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
-  unknown: boolean;
-}
+type Single = Extract<Body, { kind: 'single' }>;
 
 const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
 
@@ -248,8 +219,8 @@ function readExpression(draft: Draft, reader: MessageReader, depth: number, limi
     switch (reader.tag) {
       case bytesTag(1):
         if (draft.body?.kind !== 'single')
-          draft.body = { kind: 'single', single: { key: '', test: undefined, unknown: false } };
-        readSingle(draft.body.single, reader.message());
+          draft.body = { kind: 'single', key: '', test: undefined, unknown: false };
+        readSingle(draft.body, reader.message());
         break;
       case bytesTag(2):
       case bytesTag(3): {
@@ -278,7 +249,7 @@ function readList(children: Draft[], reader: MessageReader, depth: number, limit
   }
 }
 
-function readSingle(single: SingleDraft, reader: MessageReader): void {
+function readSingle(single: Single, reader: MessageReader): void {
   while (reader.next()) {
     if (reader.tag === bytesTag(1)) single.key = reader.text();
     else if (reader.tag === bytesTag(2)) single.test = { kind: 'value', value: reader.text() };
@@ -298,7 +269,7 @@ function finish(draft: Draft, poison: { found: boolean }): Expression {
   }
   switch (body.kind) {
     case 'single':
-      return finishSingle(body.single, poison);
+      return finishSingle(body, poison);
     case 'not':
       return { kind: 'not', of: finish(body.of, poison) };
     case 'or':
@@ -309,7 +280,7 @@ function finish(draft: Draft, poison: { found: boolean }): Expression {
   }
 }
 
-function finishSingle({ key, test, unknown }: SingleDraft, poison: { found: boolean }): Expression {
+function finishSingle({ key, test, unknown }: Single, poison: { found: boolean }): Expression {
   if (test !== undefined)
     return test.kind === 'value' ? { kind: 'value', key, value: test.value } : { kind: 'exists', key };
   if (!unknown) throw new Error(`the one for key ${JSON.stringify(key)} has neither value nor exists`);
@@ -319,20 +290,14 @@ function finishSingle({ key, test, unknown }: SingleDraft, poison: { found: bool
 
 /** Encodes AND(key == value …), with not(exists key) where the value is undefined. */
 function encodeStamp(pairs: readonly (readonly [key: string, value: string | undefined])[]): Uint8Array {
-  const writer = new BinaryWriter();
-  writer.tag(3, WireType.LengthDelimited).fork();
-  for (const [key, value] of pairs) {
-    writer.tag(1, WireType.LengthDelimited).fork();
-    if (value === undefined) writer.tag(4, WireType.LengthDelimited).fork();
-    writer.tag(1, WireType.LengthDelimited).fork();
-    if (key !== '') writer.tag(1, WireType.LengthDelimited).string(key);
-    if (value === undefined) writer.tag(3, WireType.LengthDelimited).fork().join();
-    else writer.tag(2, WireType.LengthDelimited).string(value);
-    writer.join();
-    if (value === undefined) writer.join();
-    writer.join();
-  }
-  return writer.join().finish();
+  const parts = pairs.map(([key, value]) => {
+    const single: Field[] = [];
+    text(single, 1, key);
+    single.push(value === undefined ? message(3, []) : utf8(2, value));
+    const one = message(1, single);
+    return message(1, [value === undefined ? message(4, [one]) : one]);
+  });
+  return encode([message(3, parts)]);
 }
 
 /** What a DynamicParameterConstraints says, in the form that everything here works on (protocol §5). */
@@ -422,14 +387,9 @@ function compile(expression: Expression): Predicate {
  * unset expression has the empty key. `bytes` stand for a poisoned expression, whose meaning is not known.
  */
 function canonicalKey(expression: Expression, bytes: Uint8Array): ConstraintsKey {
-  switch (expression.kind) {
-    case 'all':
-      return constraintsKey('');
-    case 'never':
-      return constraintsKey(`["?",${JSON.stringify(Buffer.from(bytes).toString('base64'))}]`);
-    default:
-      return constraintsKey(canonicalText(expression));
-  }
+  if (expression.kind === 'all') return constraintsKey('');
+  const unknown = `["?",${JSON.stringify(Buffer.from(bytes).toString('base64'))}]`;
+  return constraintsKey(expression.kind === 'never' ? unknown : canonicalText(expression));
 }
 
 function canonicalText(expression: Expression): string {
@@ -454,14 +414,11 @@ function canonicalText(expression: Expression): string {
   }
 }
 
-/** One key with the one value of it that can match at all, or undefined where there is no such pair. */
-interface RequiredPair {
-  readonly key: string;
-  readonly value: string;
-}
-
-/** Of several pairs the lowest, so that equal canonical keys give equal pairs. */
-function requiredPair(expression: Expression): RequiredPair | undefined {
+/**
+ * One key with the one value of it that can match at all, or undefined where there is no such pair. Of several pairs the
+ * lowest, so that equal canonical keys give equal pairs.
+ */
+function requiredPair(expression: Expression): Constraints['required'] {
   switch (expression.kind) {
     case 'value':
       return { key: expression.key, value: expression.value };
@@ -481,8 +438,8 @@ function requiredPair(expression: Expression): RequiredPair | undefined {
   }
 }
 
-function lowest(pairs: readonly (RequiredPair | undefined)[]): RequiredPair | undefined {
-  let found: RequiredPair | undefined;
+function lowest(pairs: readonly Constraints['required'][]): Constraints['required'] {
+  let found: Constraints['required'];
   for (const pair of pairs) {
     if (pair === undefined) continue;
     if (found === undefined || pair.key < found.key || (pair.key === found.key && pair.value < found.value))

@@ -1,5 +1,6 @@
 import type { ResourceName, TypeUrl } from './brand.ts';
 import { getOrMake } from './maps.ts';
+import type { Variant } from './resource.ts';
 import { fail, ok, type Result } from './result.ts';
 import { typeInfo } from './types.ts';
 
@@ -9,19 +10,13 @@ export interface Scope {
   readonly upstream?: string | undefined;
 }
 
-export interface TypedName {
-  readonly type: TypeUrl;
-  readonly name: ResourceName;
-}
+export type TypedName = Pick<Variant, 'type' | 'name'>;
 
 /** One name of one type, as the key of sets. */
 export const nameKey = (type: TypeUrl, name: ResourceName): string => `${type} ${name}`;
 
 /** Of an operator: who, as far as that is known, and why. */
-export interface Decision {
-  readonly operator: string;
-  readonly reason: string;
-}
+export type Decision = Readonly<Record<'operator' | 'reason', string>>;
 
 /** What an operator has frozen. */
 export interface Freeze extends Scope, Decision {

@@ -8,9 +8,7 @@ export const loadOutcomes = ['success', 'error', 'dropped'] as const;
 export type LoadOutcome = (typeof loadOutcomes)[number];
 
 /** What a client's report says of requests, over all clusters that it names. */
-export interface LoadTotals extends Readonly<Record<LoadOutcome, number>> {
-  readonly clusters: number;
-}
+export type LoadTotals = Readonly<Record<LoadOutcome | 'clusters', number>>;
 
 /** Whose reports a client passes on: its own, or those of clients of its own, if it is a relay. */
 export interface LoadOrigin {

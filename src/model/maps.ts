@@ -5,10 +5,14 @@ interface Table<Key, Value> {
 }
 
 /** What a map has under a key; what it lacks is made. Map.getOrInsertComputed does that from Node 26 on. */
-export function getOrMake<Key, Value>(map: Table<Key, Value>, key: Key, make: () => NoInfer<Value>): Value {
+export function getOrMake<Key, Value>(
+  map: Table<Key, Value>,
+  key: Key,
+  make: (key: Key) => NoInfer<Value>,
+): Value {
   const known = map.get(key);
   if (known !== undefined) return known;
-  const made = make();
+  const made = make(key);
   map.set(key, made);
   return made;
 }

@@ -1,5 +1,6 @@
 import { hash } from 'node:crypto';
 import { getOrMake } from './maps.ts';
+import { unquoted } from './text.ts';
 
 /** A step below `node`: `.key`, or `["key"]` for a key with dots, as Kubernetes labels have them. */
 const step = /\.(?<plain>[^.]*?)(?=\.|\["|$)|\[(?<quoted>"(?:[^"\\]|\\.)*")\]/y;
@@ -14,34 +15,20 @@ export function nodePath(text: string): readonly string[] | undefined {
   for (let at = 'node'.length; at < text.length; at = step.lastIndex) {
     step.lastIndex = at;
     const found = step.exec(text)?.groups;
-    const key = found?.['plain'] ?? unquoted(found?.['quoted']);
+    const key = found?.['plain'] ?? unquoted(found?.['quoted'] ?? '');
     if (key === undefined || key === '') return undefined;
     steps.push(key);
   }
   return steps.length === 0 ? undefined : steps;
 }
 
-function unquoted(text: string | undefined): string | undefined {
-  if (text === undefined) return undefined;
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === 'string' ? value : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-/** Where a rule shows a parameter, and as what. */
-export interface Shown {
-  readonly path: string;
-  /** `x.${key}`; undefined: the value of the rule's own parameter. */
-  readonly template: string | undefined;
-}
-
 const pathAndTemplate = /^(?<path>(?:[^="]|"(?:[^"\\]|\\.)*")*)(?:=(?<template>.*))?$/s;
 
-/** `PATH` or `PATH=TEMPLATE`. */
-export function parseShown(to: string): Shown {
+/**
+ * Where a rule shows a parameter, and as what: `PATH` or `PATH=TEMPLATE`, such as `x.${key}`. Without a template: the value
+ * of the rule's own parameter.
+ */
+export function parseShown(to: string): { readonly path: string; readonly template: string | undefined } {
   const { path = to, template } = pathAndTemplate.exec(to)?.groups ?? {};
   return { path, template };
 }
@@ -59,7 +46,7 @@ export function fillTemplate(template: string, values: ReadonlyMap<string, strin
 }
 
 /** The metadata that is read of a node, key by key; nothing is wanted below an empty map but the text itself. */
-export interface WantedMetadata extends ReadonlyMap<string, WantedMetadata> {}
+export type WantedMetadata = ReadonlyMap<string, WantedMetadata>;
 
 /** What these paths read of the metadata: `node.metadata.a.b` wants `b` below `a`. Other paths want none. */
 export function wantedMetadata(paths: Iterable<string>): WantedMetadata {
@@ -73,7 +60,7 @@ export function wantedMetadata(paths: Iterable<string>): WantedMetadata {
   return wanted;
 }
 
-interface Tree extends Map<string, Tree> {}
+type Tree = Map<string, Tree>;
 
 /** Bytes of a node's id and of its cluster: they are kept for each client, and in lists of nodes. */
 export const mostNodeText = 1024;

@@ -2,14 +2,9 @@ import type { Constraints } from './constraints.ts';
 import { contentHash, ownBytes } from './content-hash.ts';
 import type { Payload } from './resource.ts';
 
-interface SharedPayload {
-  readonly payload: Payload;
-  references: number;
-}
-
 /** Bodies, equal ones once: of all cached resources, or of a history. */
 export class Payloads {
-  readonly #entries = new Map<string, SharedPayload>();
+  readonly #entries = new Map<string, { readonly payload: Payload; references: number }>();
   #bytes = 0;
 
   /** Bytes of the distinct payloads in use. */

@@ -6,7 +6,6 @@ import type { Parameters } from './parameters.ts';
 import type { Reference, References, Variant } from './resource.ts';
 import type { Selection, SelectionEntry } from './selection.ts';
 import type { Payer } from './time-slices.ts';
-import type { Selector } from './transaction.ts';
 
 /** How the responses of a subscription are encoded. Subscriptions with equal encodings share responses. */
 export interface Encoding {
@@ -113,12 +112,7 @@ export const clientStates = [...syncStates, 'MISSING'] as const;
 export type ClientState = (typeof clientStates)[number];
 
 /** A name that a client asks for and that is absent, or a wildcard or glob that shows nothing. */
-export interface MissingEntry {
-  /** As the client wrote it. */
-  readonly name: string;
-  /** Of a wildcard or glob itself. */
-  readonly canonical: Selector;
-  readonly parameters: Parameters;
+export interface MissingEntry extends Pick<Holding, 'name' | 'canonical' | 'parameters'> {
   /** Since when it is known, in milliseconds since the epoch. */
   readonly since: number;
 }
@@ -148,16 +142,14 @@ export interface Rejection extends ClientError {
   readonly name: string;
   /** Its versions, of the only variant in the response. */
   readonly variant: Pick<Variant, 'type' | 'version' | 'deltaVersion'> | undefined;
-  readonly changes: RejectedChanges;
-}
-
-/** What a rejected response changed at the client. A SotW response that only leaves a resource out has nothing here. */
-export interface RejectedChanges {
-  /** The first few, as the client wrote them. */
-  readonly names: readonly string[];
-  readonly total: number;
-  /** All of them are removals. */
-  readonly removal: boolean;
+  /** What the response changed at the client. A SotW response that only leaves a resource out has nothing here. */
+  readonly changes: {
+    /** The first few, as the client wrote them. */
+    readonly names: readonly string[];
+    readonly total: number;
+    /** All of them are removals. */
+    readonly removal: boolean;
+  };
 }
 
 /** What a client said to what it was last sent of an item. */
@@ -171,6 +163,7 @@ export interface ItemState {
 export interface Holding extends ItemState {
   /** As the client wrote it. */
   readonly name: string;
+  /** Of a missing wildcard or glob itself. */
   readonly canonical: ResourceName;
   readonly parameters: Parameters;
   /** What it was last sent; undefined: nothing yet. */

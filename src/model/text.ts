@@ -6,6 +6,16 @@ export function shorten(text: string, longest: number): string {
 /** In quotation marks: what peers name may be of any length, a message should not be. */
 export const quote = (text: string, longest: number): string => JSON.stringify(shorten(text, longest));
 
+/** The text that is quoted as in JSON; undefined: it is not. */
+export function unquoted(quoted: string): string | undefined {
+  try {
+    const value: unknown = JSON.parse(quoted);
+    return typeof value === 'string' ? value : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
 /** "1 stream", "2 streams". */
 export const counted = (count: number | bigint, what: string): string =>
   `${count} ${what}${Number(count) === 1 ? '' : 's'}`;

@@ -145,22 +145,21 @@ async function mergedInSlices<T>(
   pace: Pace,
 ): Promise<readonly T[]> {
   const merged: T[] = [];
-  const rest = b[Symbol.iterator]();
-  let next = rest.next();
-  for (const one of a) {
-    while (next.done !== true && compare(next.value, one) < 0) {
-      merged.push(next.value);
-      next = rest.next();
-      if (merged.length % runLength === 0) await pace.yieldIfDue();
-    }
+  for (const one of inOrder(a, b, compare)) {
     merged.push(one);
     if (merged.length % runLength === 0) await pace.yieldIfDue();
   }
-  for (; next.done !== true; next = rest.next()) {
-    merged.push(next.value);
-    if (merged.length % runLength === 0) await pace.yieldIfDue();
-  }
   return merged;
+}
+
+function* inOrder<T>(a: readonly T[], b: readonly T[], compare: Compare<T>): Iterable<T> {
+  const rest = b[Symbol.iterator]();
+  let next = rest.next();
+  for (const one of a) {
+    for (; next.done !== true && compare(next.value, one) < 0; next = rest.next()) yield next.value;
+    yield one;
+  }
+  for (; next.done !== true; next = rest.next()) yield next.value;
 }
 
 /** Whose account work and memory go to (wire/accounts.ts). */

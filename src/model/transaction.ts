@@ -62,23 +62,16 @@ export interface Put {
   readonly metadata: Uint8Array | undefined;
 }
 
-export interface Removal {
-  readonly name: ResourceName;
-  /** Exactly this variant. */
-  readonly constraints: Constraints;
-}
+/** Of exactly this variant. */
+export type Removal = Pick<Put, 'name' | 'constraints'>;
 
 /** A heartbeat (protocol §4.11): the resource lives on for another TTL. */
-export interface Heartbeat {
-  readonly name: ResourceName;
-  readonly constraints: Constraints;
+export interface Heartbeat extends Pick<Put, 'name' | 'constraints'> {
   readonly ttlMilliseconds: number;
 }
 
 /** A resource_errors entry (protocol §8). */
-export interface ResourceError {
-  readonly name: ResourceName;
-  readonly constraints: Constraints;
+export interface ResourceError extends Pick<Put, 'name' | 'constraints'> {
   /** google.rpc.Code. */
   readonly code: number;
   readonly message: string;

@@ -6,12 +6,12 @@ export interface TypeInfo {
   readonly url: TypeUrl;
   readonly short: string;
   /** Path of the per-type gRPC service, without the leading slash. */
-  readonly service: string | undefined;
-  readonly streamMethod: string | undefined;
-  readonly deltaMethod: string | undefined;
-  readonly fetchMethod: string | undefined;
+  readonly service?: string;
+  readonly streamMethod?: string | undefined;
+  readonly deltaMethod?: string;
+  readonly fetchMethod?: string | undefined;
   /** `POST /v3/discovery:<rest>`. */
-  readonly rest: string | undefined;
+  readonly rest?: string | undefined;
   /** SotW responses hold the complete subscribed set; absence deletes (§3.7). */
   readonly fullState: boolean;
   /** An empty first request means `*` (§3.6). */
@@ -20,15 +20,13 @@ export interface TypeInfo {
   readonly order: number;
 }
 
-interface Row {
-  readonly short: string;
+interface Row
+  extends Pick<TypeInfo, 'short' | 'rest'>,
+    Partial<Pick<TypeInfo, 'fullState' | 'legacyWildcard'>> {
   readonly message: string;
-  readonly service?: string;
-  readonly methods?: string;
-  readonly rest?: string;
+  readonly service: string;
+  readonly methods: string;
   readonly deltaOnly?: boolean;
-  readonly fullState?: boolean;
-  readonly legacyWildcard?: boolean;
 }
 
 // biome-ignore format: a table, one row a line
@@ -86,11 +84,6 @@ export function typeInfo(url: TypeUrl): TypeInfo {
   return {
     url,
     short: url,
-    service: undefined,
-    streamMethod: undefined,
-    deltaMethod: undefined,
-    fetchMethod: undefined,
-    rest: undefined,
     fullState: false,
     legacyWildcard: element === undefined,
     order: element?.order ?? knownTypes.length,
@@ -107,20 +100,16 @@ export function typeByName(name: string): TypeUrl | undefined {
 /** `Cluster`, `clusters`, `CDS`: one word for each way to name a type. */
 const plainWord = (word: string): string => word.toLowerCase().replaceAll(/[-_ ]/g, '').replace(/s$/, '');
 
+/** Short names by words: `cds` by `cluster`. */
 const byWord = new Map(
-  rows.flatMap(({ short, message, methods = '' }) =>
+  rows.flatMap(({ short, message, methods }) =>
     [message.slice(message.lastIndexOf('.') + 1), methods].map((word) => [plainWord(word), short] as const),
   ),
 );
 
-/** The short name of a type that somebody names in words: `cds` of `cluster`. */
-function typeMeant(word: string): string | undefined {
-  return byWord.get(plainWord(word));
-}
-
 /** What to tell somebody whose word names no type. */
 export function unknownType(word: string): string {
-  const meant = typeMeant(word);
+  const meant = byWord.get(plainWord(word));
   return meant === undefined
     ? unknownWord('type', word, [...knownTypes.map(({ short }) => short), 'a type URL'])
     : `unknown type ${JSON.stringify(word)}: did you mean ${JSON.stringify(meant)}?`;

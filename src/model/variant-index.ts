@@ -1,11 +1,9 @@
 import type { ConstraintsKey } from './brand.ts';
-import type { Constraints } from './constraints.ts';
 import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
+import type { Variant } from './resource.ts';
 
-interface Constrained {
-  readonly constraints: Constraints;
-}
+type Constrained = Pick<Variant, 'constraints'>;
 
 /**
  * The variants of one name, at most one for each canonical constraints key. There are millions of names and nearly

@@ -61,15 +61,17 @@ export function canonicalUri(
       `xdstp name ${quote(name, 80)} has ${name.length} characters: at most ${longest} are accepted`,
     );
   }
-  const parts = split(name);
-  if (parts === undefined) return bad('it is not of the form xdstp://[authority]/type/id');
+  const match = form.exec(name);
+  if (match === null) return bad('it is not of the form xdstp://[authority]/type/id');
+  const [, authority = '', segments = '', parameters = ''] = match;
+  const path = segments.split('/');
   return decoding(bad, () => {
-    const [type, ...id] = parts.path.map(decode);
+    const [type, ...id] = path.map(decode);
     if (id.join('') === '') return bad('it has no id after the type');
-    const query = canonicalQuery(parts.query);
+    const query = canonicalQuery(parameters);
     if (!query.ok) return bad(query.error);
-    const start = `${prefix}${canonicalAuthority(parts.authority)}`;
-    return ok({ type, name: resourceName(`${start}${canonicalPath(parts.path)}${query.value}`) });
+    const start = `${prefix}${canonicalAuthority(authority)}`;
+    return ok({ type, name: resourceName(`${start}${canonicalPath(path)}${query.value}`) });
   });
 }
 
@@ -108,19 +110,8 @@ const canonicalAuthority = (authority: string): string => encode(decode(authorit
 const canonicalPath = (path: readonly string[]): string =>
   path.map((segment) => `/${encode(decode(segment), literalInPath)}`).join('');
 
-interface Parts {
-  readonly authority: string;
-  /** Type first; still encoded. */
-  readonly path: readonly string[];
-  readonly query: string;
-}
-
-function split(name: string): Parts | undefined {
-  const match = /^xdstp:\/\/([^/?#]*)\/([^?#]*)(?:\?([^#]*))?/.exec(name);
-  if (match === null) return undefined;
-  const [, authority = '', path = '', query = ''] = match;
-  return { authority, path: path.split('/'), query };
-}
+/** The authority, the path with the type first, and the query, all still encoded. */
+const form = /^xdstp:\/\/([^/?#]*)\/([^?#]*)(?:\?([^#]*))?/;
 
 function canonicalQuery(query: string): Result<string> {
   if (query === '') return ok('');
@@ -162,7 +153,7 @@ function encode(text: string, literal: RegExp): string {
 
 /** Of an xdstp name, `''` if it is empty; undefined for plain names. */
 export function authorityOf(name: string): string | undefined {
-  const authority = isXdstp(name) ? split(name)?.authority : undefined;
+  const authority = form.exec(name)?.[1];
   if (authority === undefined || !authority.includes('%')) return authority;
   try {
     return decodeURIComponent(authority);
@@ -181,14 +172,7 @@ export function isGlob(name: string): boolean {
 
 /** Whether the glob selects the name: one level, context parameters exactly equal. Both in canonical spelling. */
 export function globMatches(glob: ResourceName, name: ResourceName): boolean {
-  if (!isGlob(glob) || !isXdstp(name)) return false;
-  const globPath = pathOf(glob);
-  const path = pathOf(name);
-  const directory = globPath.slice(0, -1);
-  if (!path.startsWith(directory)) return false;
-  const last = path.slice(directory.length);
-  if (last === '' || last === '*' || last.includes('/')) return false;
-  return name.slice(path.length) === glob.slice(globPath.length);
+  return parentGlob(name) === glob;
 }
 
 /** The one glob that selects a name (`globMatches`), whether or not anybody subscribes to it; in canonical spelling. */

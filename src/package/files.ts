@@ -56,16 +56,8 @@ export function unpackFiles(folder: string, directory: string): void {
 
 /** The product's version, as in package.json. */
 export function version(): string {
-  const parsed: unknown = JSON.parse(packageFile('package.json').toString());
-  if (
-    typeof parsed === 'object' &&
-    parsed !== null &&
-    'version' in parsed &&
-    typeof parsed.version === 'string'
-  ) {
-    return parsed.version;
-  }
-  return 'unknown';
+  const said: unknown = Reflect.get(Object(JSON.parse(packageFile('package.json').toString())), 'version');
+  return typeof said === 'string' ? said : 'unknown';
 }
 
 /**

@@ -1,3 +1,5 @@
+import { bytesTag, doubleTag, varintTag } from './message-reader.ts';
+
 /** A field whose size is known before anything is written, so that a response is one allocation and one pass. */
 export type Field =
   | { readonly kind: 'bytes'; readonly tag: number; readonly body: Uint8Array }
@@ -13,27 +15,24 @@ export type Field =
   /** A field, or several, as they are encoded. */
   | { readonly kind: 'encoded'; readonly body: Uint8Array };
 
-/** The tag of such a field. */
-export const lengthDelimited = (number: number): number => (number << 3) | 2;
-
 export function bytes(number: number, body: Uint8Array): Field {
-  return { kind: 'bytes', tag: lengthDelimited(number), body };
+  return { kind: 'bytes', tag: bytesTag(number), body };
 }
 
 export function utf8(number: number, body: string): Field {
-  return { kind: 'utf8', tag: lengthDelimited(number), body, length: Buffer.byteLength(body) };
+  return { kind: 'utf8', tag: bytesTag(number), body, length: Buffer.byteLength(body) };
 }
 
 export function message(number: number, body: readonly Field[]): Field {
-  return { kind: 'message', tag: lengthDelimited(number), body, length: sizeOf(body) };
+  return { kind: 'message', tag: bytesTag(number), body, length: sizeOf(body) };
 }
 
 export function varint(number: number, body: number): Field {
-  return { kind: 'varint', tag: number << 3, body };
+  return { kind: 'varint', tag: varintTag(number), body };
 }
 
 export function double(number: number, body: number): Field {
-  return { kind: 'double', tag: (number << 3) | 1, body };
+  return { kind: 'double', tag: doubleTag(number), body };
 }
 
 export function encoded(body: Uint8Array): Field {
@@ -48,7 +47,7 @@ export function nested(fields: Field[], number: number, body: readonly Field[]):
   fields.push(message(number, body));
 }
 
-export function varintSize(value: number): number {
+function varintSize(value: number): number {
   let size = 1;
   for (let rest = value; rest >= 128; rest = Math.floor(rest / 128)) size++;
   return size;
@@ -110,7 +109,14 @@ export function write(target: Buffer, at: number, fields: readonly Field[]): num
   return position;
 }
 
-export function writeVarint(target: Buffer, at: number, value: number): number {
+/** The beginning of a field of which so many bytes follow. */
+export function headOf(tag: number, length: number): Buffer {
+  const head = Buffer.allocUnsafe(varintSize(tag) + varintSize(length));
+  writeVarint(head, writeVarint(head, 0, tag), length);
+  return head;
+}
+
+function writeVarint(target: Buffer, at: number, value: number): number {
   let position = at;
   let rest = value;
   for (; rest >= 128; rest = Math.floor(rest / 128)) target[position++] = (rest % 128) | 128;

@@ -4,7 +4,7 @@ import type { Clock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { notifiedEvents } from '../model/rollout.ts';
 import { printable, shorten } from '../model/text.ts';
-import { readToken } from '../wire/token-file.ts';
+import { readToken } from '../wire/named-file.ts';
 import type { HoldCause } from './judge.ts';
 import { askWeb, type WebPeer } from './web-request.ts';
 

@@ -1,11 +1,10 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import { type Timer, WallTime } from '../model/clock.ts';
+import { Settling, type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
-import { Settling } from '../model/settling.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes } from './changes.ts';

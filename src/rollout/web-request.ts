@@ -3,9 +3,9 @@ import { request as tlsRequest } from 'node:https';
 import type { Clock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { readTlsFiles } from '../security/tls-files.ts';
+import { readToken } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
 import { secureContextOptions } from '../wire/tls-material.ts';
-import { readToken } from '../wire/token-file.ts';
 
 /** Who is asked, as configured. */
 export interface WebPeer {

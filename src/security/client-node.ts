@@ -32,9 +32,6 @@ class ReadNode {
 /** The parts of a client's node that the relay uses. Empty strings where nothing was given, as in the proto. */
 export type ClientNode = Readonly<ReadNode>;
 
-/** Of a client that has sent no node. */
-export const NO_NODE: ClientNode = new ReadNode();
-
 /**
  * Reads an encoded envoy.config.core.v3.Node. Nearly all of Envoy's 61 KB are its extensions, which nobody here asks
  * for: they are skipped, not decoded (protocol §3.1). Nor is metadata that is not `wanted`; undefined: all of it.

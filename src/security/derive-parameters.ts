@@ -37,15 +37,11 @@ const maxRemembered = { bytes: 4 << 20, perResult: 400 };
 
 type CompiledRule = ReturnType<typeof compileRule>;
 
-/** There may be as many authorities as tenants. */
-type AppliedRule = Omit<ParameterRule, 'authorities'> & { readonly authorities: ReadonlySet<string> };
-
 /** Of several rules for one key the first wins that gives a value. Throws if a pattern is not RE2. */
 export function compileParameterRules(rules: readonly ParameterRule[]): {
   of(node: ClientNode, peer: Peer): DerivedParameters;
 } {
   const compiled = rules.map(compileRule);
-  const applied = rules.map((rule) => ({ ...rule, authorities: new Set(rule.authorities) }));
   const results = new LRUCache<string, DerivedParameters>({
     maxSize: maxRemembered.bytes,
     sizeCalculation: (_, key) => maxRemembered.perResult + key.length,
@@ -59,13 +55,19 @@ export function compileParameterRules(rules: readonly ParameterRule[]): {
         values.push(value);
         key += value === undefined ? '-' : `${value.length}:${value}`;
       }
-      return getOrMake(results, key, () => new DerivedParameters(applied, values));
+      return getOrMake(results, key, () => new DerivedParameters(compiled, values));
     },
   };
 }
 
 function compileRule(rule: ParameterRule) {
-  return { rule, source: parameterSource(rule.from), extract: compilePattern(rule.pattern) };
+  return {
+    ...rule,
+    // There may be as many as tenants.
+    authorities: new Set(rule.authorities),
+    source: parameterSource(rule.from),
+    extract: compilePattern(rule.pattern),
+  };
 }
 
 function compilePattern(pattern: string | undefined): (text: string) => string | undefined {
@@ -78,9 +80,9 @@ function compilePattern(pattern: string | undefined): (text: string) => string |
   };
 }
 
-function valueOf({ rule, source, extract }: CompiledRule, node: ClientNode, peer: Peer): string | undefined {
-  for (const text of source(node, peer)) {
-    const value = text.length <= longestValue ? extract(text) : undefined;
+function valueOf(rule: CompiledRule, node: ClientNode, peer: Peer): string | undefined {
+  for (const text of rule.source(node, peer)) {
+    const value = text.length <= longestValue ? rule.extract(text) : undefined;
     if (value !== undefined && isAllowed(rule, value)) return value;
   }
   return rule.default;
@@ -94,14 +96,14 @@ const none: readonly string[] = [];
 
 /** The parameters that the rules derive for a client. Clients with equal results share it. */
 export class DerivedParameters {
-  readonly #rules: readonly AppliedRule[];
+  readonly #rules: readonly CompiledRule[];
   readonly #values: readonly (string | undefined)[];
   readonly #named: ReadonlySet<string>;
   readonly #trusting: ReadonlySet<string>;
   readonly #listsValues: boolean;
   readonly #byAuthority = new Map<string | undefined, Parameters>();
 
-  constructor(rules: readonly AppliedRule[], values: readonly (string | undefined)[]) {
+  constructor(rules: readonly CompiledRule[], values: readonly (string | undefined)[]) {
     this.#rules = rules;
     this.#values = values;
     this.#listsValues = rules.some(({ values }) => values.length > 0);
@@ -160,7 +162,7 @@ export class DerivedParameters {
 
   #derive(
     authority: string | undefined,
-    isUsed: (rule: AppliedRule) => boolean,
+    isUsed: (rule: CompiledRule) => boolean,
   ): ReadonlyMap<string, string> {
     const trusted = this.#trustedKeys(authority);
     const entries = new Map<string, string>();
@@ -190,7 +192,7 @@ export class DerivedParameters {
   }
 }
 
-function appliesTo({ authorities }: AppliedRule, authority: string | undefined): boolean {
+function appliesTo({ authorities }: CompiledRule, authority: string | undefined): boolean {
   return authorities.size === 0 || (authority !== undefined && authorities.has(authority));
 }
 

@@ -1,8 +1,7 @@
 import { createHash } from 'node:crypto';
 import { dirname } from 'node:path';
-import { type Clock, Sweep } from '../model/clock.ts';
+import { type Clock, Settling, Sweep } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
-import { Settling } from '../model/settling.ts';
 import { DirectoryWatches } from '../wire/directory-watches.ts';
 import { readNamed } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';

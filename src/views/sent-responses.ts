@@ -5,7 +5,6 @@ import type {
   ChangedVariant,
   ClientError,
   ItemState,
-  RejectedChanges,
   Rejection,
   SentState,
   SyncState,
@@ -378,9 +377,9 @@ function onlyVariantIn(response: SentResponse | undefined): Rejection['variant']
   return { type, version, deltaVersion };
 }
 
-const noChanges: RejectedChanges = { names: [], total: 0, removal: false };
+const noChanges: Rejection['changes'] = { names: [], total: 0, removal: false };
 
-function namesOf({ additions, removals }: SentResponse): RejectedChanges {
+function namesOf({ additions, removals }: SentResponse): Rejection['changes'] {
   // By item: what replaces another resource is what was rejected. Several aliases may lead to it.
   const byItem = new Map<string, string>();
   for (const { item, variant } of [...additions, ...removals])

@@ -435,12 +435,8 @@ export function headerBytes(texts: readonly string[]): number {
   return Math.max(0, bytes - usualHeaders);
 }
 
-/** Who connects, as long as nobody has said more of it. */
-interface Arrival {
-  readonly address: string;
-  /** Of the address. */
-  readonly account: Account;
-}
+/** Who connects, as long as nobody has said more of it: the account is that of the address. */
+type Arrival = Pick<Peer, 'address' | 'account'>;
 
 /** A connection, and who is at its other end: for all its streams. */
 export class ClientConnection implements Peer {

@@ -8,21 +8,10 @@ import {
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Pace } from '../model/time-slices.ts';
-import {
-  type Field,
-  lengthDelimited,
-  message,
-  nested,
-  sizeOf as sizeOfFields,
-  text,
-  varint,
-  varintSize,
-  write,
-  writeVarint,
-} from '../protobuf/field-writer.ts';
-import { MessageReader } from '../protobuf/message-reader.ts';
+import { encode, type Field, headOf, message, nested, text, varint } from '../protobuf/field-writer.ts';
+import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
+import { JsonInTurns, JsonText, joined, writtenWithin } from './json-in-turns.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -41,75 +30,46 @@ export interface StatusEntry {
 /** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
 
-/** What is shorter is copied next to what came before it, in bytes; longer bodies are taken as they are. */
-const largeBody = 16 << 10;
-const slabSize = 64 << 10;
+/** Shorter pieces are joined, up to so many bytes; longer bodies are taken as they are. */
+const pieceBytes = 64 << 10;
 
 /** Bytes one after the other, in pieces of a size that sockets like. */
 class Chunks {
-  #list: Uint8Array[] = [];
-  #slab = Buffer.allocUnsafeSlow(slabSize);
-  #start = 0;
-  #end = 0;
+  #pieces: Uint8Array[] = [];
+  /** What is to be the next piece. */
+  #open: Uint8Array[] = [];
+  #openBytes = 0;
   length = 0;
 
-  fields(fields: readonly Field[]): void {
-    const size = sizeOfFields(fields);
-    const at = this.#room(size);
-    write(this.#slab, at, fields);
-  }
-
-  bytes(bytes: Uint8Array): void {
-    if (bytes.length < largeBody) {
-      const at = this.#room(bytes.length); // may be in another slab than before
-      this.#slab.set(bytes, at);
-      return;
+  add(parts: readonly Uint8Array[]): void {
+    for (const part of parts) {
+      if (this.#openBytes + part.length > pieceBytes) this.#flush();
+      this.#open.push(part);
+      this.#openBytes += part.length;
+      this.length += part.length;
     }
-    this.#flush();
-    this.#list.push(bytes);
-    this.length += bytes.length;
-  }
-
-  /** The beginning of a field of which so many bytes follow. */
-  head(tag: number, length: number): void {
-    const at = this.#room(1 + varintSize(length));
-    this.#slab[at] = tag;
-    writeVarint(this.#slab, at + 1, length);
   }
 
   /** All of it; after that it is empty. */
-  take(): Uint8Array[] {
+  take(): readonly Uint8Array[] {
     this.#flush();
-    const list = this.#list;
-    this.#list = [];
+    const pieces = this.#pieces;
+    this.#pieces = [];
     this.length = 0;
-    return list;
-  }
-
-  /** Where so many bytes may be written. */
-  #room(size: number): number {
-    if (this.#end + size > this.#slab.length) {
-      this.#flush();
-      this.#slab = Buffer.allocUnsafeSlow(Math.max(slabSize, size));
-      this.#start = 0;
-      this.#end = 0;
-    }
-    const at = this.#end;
-    this.#end += size;
-    this.length += size;
-    return at;
+    return pieces;
   }
 
   #flush(): void {
-    if (this.#end > this.#start) this.#list.push(this.#slab.subarray(this.#start, this.#end));
-    this.#start = this.#end;
+    if (this.#openBytes > 0) this.#pieces.push(joined(this.#open));
+    this.#open = [];
+    this.#openBytes = 0;
   }
 }
 
 /** ClientStatusResponse.config, ClientConfig.generic_xds_configs and GenericXdsConfig.xds_config; all have a length. */
-const configTag = lengthDelimited(1);
-const entryTag = lengthDelimited(3);
-const bodyTag = lengthDelimited(4);
+const configTag = bytesTag(1);
+const entryTag = bytesTag(3);
+const bodyTag = bytesTag(4);
 
 /**
  * Writes a ClientStatusResponse entry by entry, up to a size. Bodies are not copied: a response of tens of megabytes made
@@ -127,16 +87,9 @@ export class ClientStatusWriter {
 
   /** An entry of the client that is ended next. False: that is too much, and the answer cannot be used. */
   entry(entry: StatusEntry): boolean {
-    const fields = entryFields(entry);
-    if (entry.body === undefined) {
-      this.#entries.fields([message(3, fields)]);
-    } else {
-      const { length } = entry.body;
-      this.#entries.head(entryTag, sizeOfFields(fields) + 1 + varintSize(length) + length);
-      this.#entries.fields(fields);
-      this.#entries.head(bodyTag, length);
-      this.#entries.bytes(entry.body);
-    }
+    const parts: Uint8Array[] = [encode(entryFields(entry))];
+    if (entry.body !== undefined) parts.push(headOf(bodyTag, entry.body.length), entry.body);
+    this.#entries.add([headOf(entryTag, sizeOf(parts)), ...parts]);
     return this.#fits();
   }
 
@@ -147,9 +100,8 @@ export class ClientStatusWriter {
     text(node, 2, cluster);
     const rest: Field[] = [message(1, node)];
     text(rest, 4, scope);
-    this.#entries.fields(rest);
-    this.#clients.head(configTag, this.#entries.length);
-    for (const piece of this.#entries.take()) this.#clients.bytes(piece);
+    this.#entries.add([encode(rest)]);
+    this.#clients.add([headOf(configTag, this.#entries.length), ...this.#entries.take()]);
     return this.#fits();
   }
 

@@ -86,7 +86,7 @@ async function* changes(
 ): AsyncGenerator<Status> {
   let wake = (): void => undefined;
   const unsubscribe = subscribe(() => wake());
-  onAbort(signal, () => wake());
+  signal.addEventListener('abort', () => wake(), { once: true });
   try {
     let sent: Status | undefined;
     while (!signal.aborted) {
@@ -103,9 +103,4 @@ async function* changes(
   } finally {
     unsubscribe();
   }
-}
-
-function onAbort(signal: AbortSignal, run: () => void): void {
-  if (signal.aborted) run();
-  else signal.addEventListener('abort', run, { once: true });
 }

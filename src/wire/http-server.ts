@@ -133,7 +133,7 @@ export class HttpServer extends Listener {
     const refusal = this.clients.opened(session, socket);
     if (refusal !== undefined || socket.destroyed) {
       if (refusal === undefined) socket.destroy();
-      else this.farewell(socket, tooMany(refusal));
+      else this.farewell(socket, raw('429 Too Many Requests', problem(429, 'resource_exhausted', refusal)));
       return;
     }
     this.#sessions.set(socket, session);
@@ -189,8 +189,6 @@ function pathOf(url: string): string {
 }
 
 const notHttp = raw('400 Bad Request', problem(400, 'invalid_argument', 'this is not HTTP/1.1 or HTTP/2'));
-const tooMany = (message: string): string =>
-  raw('429 Too Many Requests', problem(429, 'resource_exhausted', message));
 
 /** For connections on which no request was read. */
 function raw(status: string, { type, body }: HttpAnswer): string {

@@ -52,11 +52,9 @@ const noHttp2 =
   'HTTP/1.1 403 Forbidden\r\nconnection: close\r\n\r\nthis port speaks HTTP/2: offer h2 by ALPN\n';
 
 /** A stream of which nothing is read. */
-interface Unread {
-  readonly peer: Peer;
+interface Unread extends Gatherer {
   /** So many bytes have come since: a client may send as much as its window allows. */
   readonly unreadBytes: number;
-  abandon(status: GrpcStatus, why: FaultReason): void;
 }
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
@@ -64,6 +62,7 @@ export class GrpcServer extends Listener {
   readonly #options: GrpcServerOptions;
   readonly #http2: Http2Server;
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
+  /** While it drains: no hot call is open any more. */
   #whenIdle: (() => void) | undefined;
   /** What their peers are charged for what they have received meanwhile. */
   readonly #unread = new Map<Unread, number>();
@@ -113,18 +112,13 @@ export class GrpcServer extends Listener {
     const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, (stream) =>
       stream.end(DRAINING),
     );
-    await this.#idle();
+    if (this.#streams.size > 0)
+      await new Promise<void>((resolve) => {
+        this.#whenIdle = resolve;
+      });
     ending.cancel();
     // Watches of the health service would otherwise always last until the deadline.
     auxiliary?.shutDown();
-  }
-
-  /** Resolves when no hot call is open. */
-  #idle(): Promise<void> {
-    if (this.#streams.size === 0) return Promise.resolve();
-    return new Promise((resolve) => {
-      this.#whenIdle = resolve;
-    });
   }
 
   /** For Http2ServerStream. */
@@ -260,7 +254,7 @@ const noHeaders = {};
  * The server listens for errors of the stream; `close` follows them. The response headers are sent with the first write,
  * because an end before that is a trailers-only response.
  */
-class Http2ServerStream implements ServerStream, Gatherer, MessageSink, Unread {
+class Http2ServerStream implements ServerStream, MessageSink, Unread {
   readonly path: string;
   readonly peer: Peer;
   /** Of those that are kept as long as the stream: by Node the authority. */

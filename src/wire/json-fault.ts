@@ -3,6 +3,7 @@ import { attempt, errorMessage } from '../model/result.ts';
 
 export type JsonPath = readonly (string | number)[];
 
+/** Why JSON is not a message, and where in it: the keys as they are written, indexes of arrays. */
 export interface JsonFaultPlace {
   readonly path: JsonPath;
   readonly message: string;

@@ -12,8 +12,9 @@ import {
 import { type Any, AnySchema, hasCustomJsonRepresentation } from '@bufbuild/protobuf/wkt';
 import { errorMessage } from '../model/result.ts';
 import type { InTurns, Pace } from '../model/time-slices.ts';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { envoyRegistry, messageName, unknownType } from './registry.ts';
+import { readAny } from './response-reader.ts';
 
 /** How messages are written. */
 export interface JsonForm {
@@ -92,11 +93,9 @@ interface Occurrences {
 /** The entries of a list or a map, which is this field of a message. */
 interface Items {
   readonly desc: DescMessage;
-  readonly field: DescField | undefined;
+  readonly field: DescField;
   readonly bytes: Buffer;
   readonly depth: number;
-  /** What is theirs in the JSON of a message that has nothing else. */
-  readonly part: (json: JsonValue) => unknown;
 }
 
 /** Lets the text be written, in slices. False: it has more bytes than that. */
@@ -226,10 +225,7 @@ export class JsonInTurns {
         if (found.field.fieldKind === 'message') {
           yield* this.message(found.field.message, content(bytes, found), depth + 1);
         } else {
-          yield* this.#entries(
-            { desc, field: found.field, bytes, depth, part: (json) => json },
-            found.places,
-          );
+          yield* this.#entries({ desc, field: found.field, bytes, depth }, found.places);
         }
         return;
       }
@@ -277,8 +273,7 @@ export class JsonInTurns {
         yield* this.#base64(content(bytes, { ...one, places: one.places.slice(-1) }));
         text.add('"');
       } else {
-        const part = (json: JsonValue): unknown => memberOf(json, this.#nameOf(field));
-        yield* this.#entries({ desc, field, bytes, depth, part }, one.places);
+        yield* this.#entries({ desc, field, bytes, depth }, one.places);
       }
     }
     return comma;
@@ -294,7 +289,7 @@ export class JsonInTurns {
 
   /** A list or a map. */
   *#entries(of: Items, places: readonly Place[]): InTurns<void> {
-    const isMap = of.field?.fieldKind === 'map';
+    const isMap = of.field.fieldKind === 'map';
     this.#text.add(isMap ? '{' : '[');
     yield* this.#items(of, isMap ? yield* lastOfEach(of.bytes, places) : places, '');
     this.#text.add(isMap ? '}' : ']');
@@ -302,7 +297,7 @@ export class JsonInTurns {
 
   /** Without the brackets. Returns as `#fields` does. */
   *#items(of: Items, places: Iterable<Place>, separator: string): InTurns<string> {
-    const { desc, field, bytes, depth, part } = of;
+    const { desc, field, bytes, depth } = of;
     let comma = separator;
     for (const batch of batches(places, this.#atOnce)) {
       const [[, start, end]] = batch;
@@ -317,10 +312,15 @@ export class JsonInTurns {
       comma =
         json === undefined
           ? yield* this.#dividing.#items(of, apart(bytes, batch), comma)
-          : this.#addInner(part(json), comma);
+          : this.#addInner(this.#partOf(of, json), comma);
       yield;
     }
     return comma;
+  }
+
+  /** What is theirs in the JSON of a message that has nothing else. */
+  #partOf({ desc, field }: Items, json: JsonValue): unknown {
+    return hasCustomJsonRepresentation(desc) ? json : memberOf(json, this.#nameOf(field));
   }
 
   *#base64(bytes: Uint8Array): InTurns<void> {
@@ -411,15 +411,15 @@ function* lastOfEach(bytes: Buffer, places: readonly Place[]): InTurns<Iterable<
 
 /** Its value, and what stands before that. Undefined: it cannot be divided. */
 function largeEntry(
-  field: DescField | undefined,
+  field: DescField,
   bytes: Buffer,
   start: number,
   end: number,
 ): { readonly key: string; readonly desc: DescMessage; readonly value: Buffer } | undefined {
-  if (field?.fieldKind === 'list' && field.listKind === 'message') {
+  if (field.fieldKind === 'list' && field.listKind === 'message') {
     return { key: '', desc: field.message, value: bytes.subarray(start, end) };
   }
-  if (field?.fieldKind !== 'map' || field.mapKind !== 'message' || field.mapKey !== ScalarType.STRING) {
+  if (field.fieldKind !== 'map' || field.mapKind !== 'message' || field.mapKey !== ScalarType.STRING) {
     return undefined;
   }
   let key = '';
@@ -451,23 +451,12 @@ const content = (bytes: Buffer, { places }: Occurrences): Buffer =>
 const whole = (bytes: Buffer, places: readonly Place[]): Buffer =>
   joined(places.map(([begin, , end]) => bytes.subarray(begin, end)));
 
-function joined(parts: readonly Buffer[]): Buffer {
+/** One part as it is. */
+export function joined<Part extends Uint8Array>(parts: readonly Part[]): Part | Buffer {
   const [only] = parts;
   return parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
-}
-
-function readAny(bytes: Buffer): Bytes {
-  let typeUrl = '';
-  let value: Uint8Array = Buffer.alloc(0);
-  for (const reader = new MessageReader(bytes); reader.next(); ) {
-    if (reader.tag === bytesTag(1)) typeUrl = reader.text();
-    else if (reader.tag === bytesTag(2)) value = reader.view();
-  }
-  return { typeUrl, value };
 }
 
 function memberOf(json: unknown, name: string): unknown {
   return typeof json === 'object' && json !== null ? Reflect.get(json, name) : undefined;
 }
-
-const asBuffer = (bytes: Uint8Array): Buffer => Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength);

@@ -68,13 +68,16 @@ export abstract class Listener {
     this.halfSent = new HalfSent(clock, halfSentBudget(maxRequestBytes), messageTimeout);
     this.#tls =
       tls &&
-      new TlsAcceptor(tls, protocols, clock, {
-        secured: (socket) => this.#secured(socket),
-        failed: (error, socket) => {
+      new TlsAcceptor(
+        tls,
+        protocols,
+        clock,
+        (socket) => this.#secured(socket),
+        (error, socket) => {
           this.#handshakeFailed(error, socket);
           socket.destroy(); // one that was not done in time goes on else
         },
-      });
+      );
     this.clients = new ClientConnections(
       this.#server,
       (socket, resumes) => this.#admitted(socket, resumes),

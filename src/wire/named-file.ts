@@ -1,5 +1,7 @@
 import { readFileSync, type Stats, statSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
+import { attempt, fail, type Result } from '../model/result.ts';
+import { explainError } from './node-error.ts';
 
 /** Certificates, keys and tokens have a few KB, and the authorities of the web 0.2 MB. */
 const most = 16 * 2 ** 20;
@@ -23,4 +25,20 @@ function check(found: Stats): void {
   if (!found.isFile() && !found.isDirectory())
     throw new Error('it is no regular file: pipes and devices are not read');
   if (found.size > most) throw new Error(`it has ${found.size} bytes: at most ${most} are read`);
+}
+
+/** No space, and nothing that is not ASCII: RFC 6750 has fewer characters still. */
+const token = /^[\x21-\x7e]+$/;
+
+/**
+ * The token in a file, for `authorization: Bearer …`. Line breaks and spaces around it do not count. The error never
+ * says what is in the file. Synchronous: a file of a few KB, for each stream that is opened.
+ */
+export function readToken(file: string): Result<string> {
+  const text = attempt(() => readNamedSync(file).toString().trim(), explainError);
+  if (!text.ok) return fail(`${file} cannot be read: ${text.error}`);
+  if (token.test(text.value)) return text;
+  return fail(
+    `${file} ${text.value === '' ? 'is empty' : 'has more than one token'}: it must have exactly one`,
+  );
 }

@@ -31,7 +31,8 @@ export const nodeKeyOf = (nodeId: string, identity: string | undefined): string 
 export function peerKey(peer: PeerNames): string {
   const identity = verifiedIdentity(peer);
   if (identity !== undefined) return identityKey(identity);
-  return `address ${peer.unix ? peer.address : network(withoutPort(peer.address))}`;
+  const { address, unix } = peer;
+  return `address ${unix ? address : network(address.slice(0, address.lastIndexOf(':')))}`;
 }
 
 export const identityKey = (identity: string): string => `identity ${identity}`;
@@ -40,10 +41,6 @@ export const identityKey = (identity: string): string => `identity ${identity}`;
 function combined(names: readonly string[]): string {
   const [only, ...others] = names;
   return only !== undefined && others.length === 0 ? only : JSON.stringify(names.toSorted());
-}
-
-function withoutPort(address: string): string {
-  return address.slice(0, address.lastIndexOf(':'));
 }
 
 /** `[2001:db8::1]` → `2001:db8:0:0/64`; anything else as it is. */

@@ -1,6 +1,7 @@
 import type { X509Certificate } from 'node:crypto';
 import { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
+import { unquoted } from '../model/text.ts';
 import { formatHostPort } from './address.ts';
 
 export type SubjectAltNames = Readonly<Record<'uris' | 'dns', readonly string[]>>;
@@ -18,23 +19,13 @@ export function parseSubjectAltNames(text: string): SubjectAltNames {
   const entry = /([A-Za-z0-9 ]+):("(?:[^"\\]|\\.)*"|[^",]*)(?:, |$)/y;
   while (entry.lastIndex < text.length) {
     const found = entry.exec(text);
-    const kind = found?.[1];
-    const value = found?.[2] === undefined ? undefined : unquote(found[2]);
+    const [, kind, said = ''] = found ?? [];
+    const value = said.startsWith('"') ? unquoted(said) : said;
     if (kind === undefined || value === undefined) return none;
     if (kind === 'URI') uris.push(value);
     else if (kind === 'DNS') dns.push(value);
   }
   return { uris, dns };
-}
-
-function unquote(value: string): string | undefined {
-  if (!value.startsWith('"')) return value;
-  try {
-    const parsed: unknown = JSON.parse(value);
-    return typeof parsed === 'string' ? parsed : undefined;
-  } catch {
-    return undefined;
-  }
 }
 
 /** Read anew for each call; undefined without TLS, where it proves nothing, and where the connection is over. */

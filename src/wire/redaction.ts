@@ -9,8 +9,8 @@ import {
 import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
 import { getOrMake } from '../model/maps.ts';
 import type { Pace } from '../model/time-slices.ts';
-import { varintSize, writeVarint } from '../protobuf/field-writer.ts';
-import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
+import { headOf } from '../protobuf/field-writer.ts';
+import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { messageText } from './json-in-turns.ts';
 import { envoyRegistry, messageName } from './registry.ts';
 
@@ -33,7 +33,7 @@ const known = new WeakMap<Uint8Array, Uint8Array>();
  * PEM. All other bytes are as they came. What cannot be read is not shown at all.
  */
 export function redactedBody(body: Uint8Array): Uint8Array {
-  return getOrMake(known, body, () => redacted(body));
+  return getOrMake(known, body, redacted);
 }
 
 /** The same as JSON for people: fields as in the API. Undefined: it has more bytes than that. */
@@ -43,7 +43,7 @@ export function redactedJson(body: Uint8Array, pace: Pace, maxBytes: number): Pr
 
 function redacted(body: Uint8Array): Uint8Array {
   try {
-    return redactAny(body, Buffer.from(body.buffer, body.byteOffset, body.length).includes(keyMarker));
+    return redactAny(body, asBuffer(body).includes(keyMarker));
   } catch {
     return toBinary(AnySchema, notShown());
   }
@@ -89,9 +89,7 @@ function shownField(
   const content = reader.view();
   const shown = redactFields(content, part(), hasKey);
   if (shown === content) return field;
-  const head = Buffer.alloc(varintSize(reader.tag) + varintSize(shown.length));
-  writeVarint(head, writeVarint(head, 0, reader.tag), shown.length);
-  return Buffer.concat([head, shown]);
+  return Buffer.concat([headOf(reader.tag, shown.length), shown]);
 }
 
 function planOf(desc: DescMessage): Plan {

@@ -1,4 +1,5 @@
 import { referenceFields } from '../gen/reference-fields.ts';
+import { getOrMake } from '../model/maps.ts';
 import { type Reference, type References, reference, type Variant } from '../model/resource.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 
@@ -10,26 +11,24 @@ const [typeUrlTag, valueTag] = [bytesTag(1), bytesTag(2)];
 const deepest = 100;
 const nothing: References = new Set();
 
-/** Their tables as text, until the first body has such a message. */
-let written: ReadonlyMap<string, string> | undefined;
-const tables = new Map<string, Parts | undefined>();
+/** By message, as text until the first body has such a message. Of others nothing is kept: a control plane names them. */
+let tables: Map<string, string | Parts> | undefined;
 
 const known = new WeakMap<Uint8Array, References>();
 
 /** What a resource refers to, read once for all that have the same body. */
 export function referencesOf({ payload }: Pick<Variant, 'payload'>): References {
-  if (payload === undefined) return nothing;
-  const before = known.get(payload.bytes);
-  if (before !== undefined) return before;
+  return payload === undefined ? nothing : getOrMake(known, payload.bytes, referencesIn);
+}
+
+function referencesIn(any: Uint8Array): References {
   const found = new Set<Reference>();
   try {
-    readAny(new MessageReader(payload.bytes), found, 0);
+    readAny(new MessageReader(any), found, 0);
   } catch {
     // What was read of it before the fault counts.
   }
-  const references = found.size === 0 ? nothing : found;
-  known.set(payload.bytes, references);
-  return references;
+  return found.size === 0 ? nothing : found;
 }
 
 function readAny(reader: MessageReader, found: Set<Reference>, depth: number): void {
@@ -65,17 +64,16 @@ function readPart(reader: MessageReader, to: string, found: Set<Reference>, dept
 
 /** Undefined: this message refers to nothing. */
 function partsOf(message: string): Parts | undefined {
-  if (tables.has(message)) return tables.get(message);
-  written ??= new Map(
+  tables ??= new Map(
     referenceFields
       .trim()
       .split('\n')
       .map((line) => [line.slice(0, line.indexOf(' ')), line.slice(line.indexOf(' ') + 1)]),
   );
-  const text = written.get(message);
-  const parts = text === undefined ? undefined : new Map(text.split(' ').map(partOf));
-  // What is not in the table is named by a control plane, so it is not kept.
-  if (parts !== undefined) tables.set(message, parts);
+  const known = tables.get(message);
+  if (typeof known !== 'string') return known;
+  const parts = new Map(known.split(' ').map(partOf));
+  tables.set(message, parts);
   return parts;
 }
 

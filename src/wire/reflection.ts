@@ -7,7 +7,7 @@ import {
   toBinary,
 } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
-import type { ConnectRouter } from '@connectrpc/connect';
+import type { ServiceImpl } from '@connectrpc/connect';
 import { file_health } from '../gen/health_pb.ts';
 import {
   file_reflection,
@@ -29,13 +29,6 @@ const reflectionCalls: CallKind = {
   whenExceeded: 'REFUSED',
 };
 
-export function reflection(
-  services: () => readonly string[],
-  files: readonly DescFile[] = [],
-): AuxiliaryService {
-  return { routes: reflectionRoutes(services, files), maxRequestBytes, kindOf: () => reflectionCalls };
-}
-
 /** The older name of the same messages, which many tools still try first. */
 export const reflectionAliases: ReadonlyMap<string, string> = new Map([
   [
@@ -52,29 +45,32 @@ type ReflectionAnswer = NonNullable<
  * gRPC server reflection. `services` are the full names that it lists now; their descriptors are looked up in the Envoy
  * API, loaded when somebody asks, and in `files`.
  */
-function reflectionRoutes(
+export function reflection(
   services: () => readonly string[],
-  files: readonly DescFile[],
-): (router: ConnectRouter) => void {
+  files: readonly DescFile[] = [],
+): AuxiliaryService {
   let loaded: Descriptors | undefined;
   const descriptors = (): Descriptors => {
     loaded ??= new Descriptors([file_health, file_reflection, ...files]);
     return loaded;
   };
-  return (router) => {
-    router.service(ServerReflection, {
-      async *serverReflectionInfo(requests) {
-        /** Files that this client has: not sent again as somebody's dependency. */
-        const sent = new Set<string>();
-        for await (const request of requests) {
-          yield {
-            validHost: request.host,
-            originalRequest: request,
-            messageResponse: answer(request, services().toSorted(), descriptors, sent),
-          };
-        }
-      },
-    });
+  const implementation: ServiceImpl<typeof ServerReflection> = {
+    async *serverReflectionInfo(requests) {
+      /** Files that this client has: not sent again as somebody's dependency. */
+      const sent = new Set<string>();
+      for await (const request of requests) {
+        yield {
+          validHost: request.host,
+          originalRequest: request,
+          messageResponse: answer(request, services().toSorted(), descriptors, sent),
+        };
+      }
+    },
+  };
+  return {
+    routes: (router) => void router.service(ServerReflection, implementation),
+    maxRequestBytes,
+    kindOf: () => reflectionCalls,
   };
 }
 

@@ -28,28 +28,18 @@ export function envoyRegistry(): FileRegistry {
   return registry;
 }
 
-/** Why JSON is not a message, and where in it: the keys as they are written, indexes of arrays. */
-export interface JsonFault extends JsonFaultPlace {
-  /** Every fault that was found: this one is the first. */
-  readonly all: readonly JsonFaultPlace[];
-}
-
-/** Canonical proto3 JSON (snake_case is accepted too) to the encoded message of this full name. An unknown field is a fault. */
-export function jsonToBytes(typeName: string, json: unknown): Result<Uint8Array, JsonFault> {
+/**
+ * Canonical proto3 JSON (snake_case is accepted too) to the encoded message of this full name. An unknown field is a fault.
+ * The error: every fault that was found, at least one.
+ */
+export function jsonToBytes(typeName: string, json: unknown): Result<Uint8Array, readonly JsonFaultPlace[]> {
   const registry = envoyRegistry();
   const desc = registry.getMessage(typeName);
-  if (desc === undefined) return fail(faultOf([{ path: [], message: unknownType(typeName) }]));
-  if (!isJsonValue(json)) {
-    return fail(faultOf([{ path: [], message: 'it is not JSON, or nested too deeply' }]));
-  }
+  if (desc === undefined) return fail([{ path: [], message: unknownType(typeName) }]);
+  if (!isJsonValue(json)) return fail([{ path: [], message: 'it is not JSON, or nested too deeply' }]);
   const read = (part: DescMessage, value: JsonValue) => fromJson(part, value, { registry });
   const encoded = attempt(() => toBinary(desc, read(desc, json)), errorMessage);
-  return encoded.ok ? encoded : fail(faultOf(jsonFaults(desc, json, registry, read, encoded.error)));
-}
-
-function faultOf(all: readonly JsonFaultPlace[]): JsonFault {
-  const [first = { path: [], message: 'it cannot be decoded' }] = all;
-  return { ...first, all };
+  return encoded.ok ? encoded : fail(jsonFaults(desc, json, registry, read, encoded.error));
 }
 
 /** Protobuf's text format (.pb_text) to the encoded message of this full name. */

@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import type { ClientError } from '../model/subscription.ts';
 import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { knownTypes, longestTypeUrl } from '../model/types.ts';
 import {
@@ -18,10 +19,7 @@ export interface Locator {
   readonly parameters: readonly (readonly [string, string])[];
 }
 
-export interface ErrorDetail {
-  readonly code: number;
-  readonly message: string;
-}
+export type ErrorDetail = Pick<ClientError, 'code' | 'message'>;
 
 /**
  * A DiscoveryRequest or DeltaDiscoveryRequest with only its cheap parts read. Most requests are ACKs, and Envoy repeats
@@ -202,10 +200,7 @@ interface Selectors {
 }
 
 /** The numbers of the fields that hold names and locators. */
-export interface SelectorFields {
-  readonly names: number;
-  readonly locators: number;
-}
+export type SelectorFields = Readonly<Record<'names' | 'locators', number>>;
 
 export const sotwSelectors: SelectorFields = { names: 3, locators: 7 };
 export const subscribed: SelectorFields = { names: 3, locators: 8 };

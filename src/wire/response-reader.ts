@@ -2,6 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { MetadataSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { StatusSchema } from '../gen/google/rpc/status_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import type { Put, ResourceError } from '../model/transaction.ts';
 import { isKnownType } from '../model/types.ts';
 import { bytesTag, checkMessage, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './requests.ts';
@@ -43,12 +44,7 @@ export interface IncomingName {
   readonly constraints: Uint8Array;
 }
 
-export interface IncomingError extends IncomingName {
-  readonly code: number;
-  readonly message: string;
-  /** The encoded google.rpc.Status. */
-  readonly status: Uint8Array;
-}
+export type IncomingError = IncomingName & Pick<ResourceError, 'code' | 'message' | 'status'>;
 
 /** A DiscoveryResponse, whose resources are encoded Anys, or a DeltaDiscoveryResponse, of Resources. Views into it. */
 export interface IncomingResponse {
@@ -65,26 +61,19 @@ export interface IncomingResponse {
 }
 
 /** Why a response could not be read, and what was read of it before: enough to refuse it, if it is there. */
-export interface UnreadableResponse {
-  readonly reason: string;
-  readonly typeUrl: string;
-  readonly nonce: string;
-}
+type UnreadableResponse = Pick<IncomingResponse, 'typeUrl' | 'nonce'> & { readonly reason: string };
 
-/** One resource of a response (protocol §1). Byte fields are views. */
-export interface IncomingResource {
-  readonly name: string;
-  readonly constraints: Uint8Array;
-  /** Empty in SotW, unless a Resource around it gives one. */
-  readonly version: string;
+/**
+ * One resource of a response (protocol §1). Byte fields are views. In SotW the version is empty, unless a Resource around it
+ * gives one.
+ */
+export interface IncomingResource
+  extends IncomingName,
+    Pick<Put, 'version' | 'aliases' | 'ttlMilliseconds' | 'doNotCache' | 'metadata'> {
   /** The encoded Any; undefined if the Resource has no body. */
   readonly any: Buffer | undefined;
   /** The Any's type_url; empty without a body. */
   readonly anyType: string;
-  readonly aliases: readonly string[];
-  readonly ttlMilliseconds: number | undefined;
-  readonly doNotCache: boolean;
-  readonly metadata: Uint8Array | undefined;
 }
 
 const none: readonly never[] = [];
@@ -94,16 +83,12 @@ const RESOURCE_URL = 'type.googleapis.com/envoy.service.discovery.v3.Resource';
 /** In all lists of a response together, and aliases of a resource: two bytes may be an entry. */
 const mostEntries = 1_000_000;
 
-export function readSotwResponse(bytes: Buffer): Result<IncomingResponse, UnreadableResponse> {
-  return readResponse(bytes, 7);
-}
-
-export function readDeltaResponse(bytes: Buffer): Result<IncomingResponse, UnreadableResponse> {
-  return readResponse(bytes, 9);
-}
-
 /** The two messages differ in the fields after 5 only. */
-function readResponse(bytes: Buffer, errorField: 7 | 9): Result<IncomingResponse, UnreadableResponse> {
+export function readResponse(
+  bytes: Buffer,
+  kind: 'sotw' | 'delta',
+): Result<IncomingResponse, UnreadableResponse> {
+  const errorField = kind === 'sotw' ? 7 : 9;
   let version = '';
   let typeUrl = '';
   let nonce = '';
@@ -212,7 +197,7 @@ export function readDeltaResource(entry: Buffer): IncomingResource {
   return read;
 }
 
-function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
+export function readAny(bytes: Buffer): { readonly typeUrl: string; readonly value: Buffer } {
   let typeUrl = '';
   let value: Buffer = empty;
   for (const reader = new MessageReader(bytes); reader.next(); ) {

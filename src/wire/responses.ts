@@ -48,11 +48,6 @@ export interface SotwResponse {
   readonly plain?: readonly Uint8Array[] | undefined;
 }
 
-export interface DeltaResponse extends Omit<SotwResponse, 'plain'> {
-  readonly removed: readonly string[];
-  readonly removedNames: readonly RemovedName[];
-}
-
 const RESOURCE_URL = Buffer.from('type.googleapis.com/envoy.service.discovery.v3.Resource');
 
 /** A DiscoveryResponse as a gRPC message, prefix included: ready to be written to every stream (protocol §1). */
@@ -75,7 +70,12 @@ export function encodeSotwResponse(response: SotwResponse): Buffer {
 }
 
 /** A DeltaDiscoveryResponse as a gRPC message, prefix included. */
-export function encodeDeltaResponse(response: DeltaResponse): Buffer {
+export function encodeDeltaResponse(
+  response: Omit<SotwResponse, 'plain'> & {
+    readonly removed: readonly string[];
+    readonly removedNames: readonly RemovedName[];
+  },
+): Buffer {
   const fields: Field[] = [];
   text(fields, 1, response.version);
   for (const resource of response.resources) nested(fields, 2, resourceFields(resource));

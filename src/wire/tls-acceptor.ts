@@ -7,12 +7,6 @@ import { handshakeTimeoutMs } from './http2-settings.ts';
 import { DerivedKeys, hourOf, sessionTimeout, type TicketKeys, ticketKeyCallback } from './ticket-keys.ts';
 import { parseCertificates, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 
-/** What becomes of a handshake. */
-export interface TlsHandler {
-  secured(socket: TLSSocket): void;
-  failed(error: Error, socket: TLSSocket): void;
-}
-
 /** TLS of one listener: what it shows, whom it believes, and which sessions are resumed (ADR 180). */
 export class TlsAcceptor {
   readonly #tls: ListenerTls;
@@ -25,7 +19,14 @@ export class TlsAcceptor {
   /** The hour whose key is the only one. Undefined: those of several hours are taken. */
   #onlyHour: number | undefined;
 
-  constructor(tls: ListenerTls, protocols: readonly string[], clock: Clock, handler: TlsHandler) {
+  /** `secured`, `failed`: what becomes of a handshake. */
+  constructor(
+    tls: ListenerTls,
+    protocols: readonly string[],
+    clock: Clock,
+    secured: (socket: TLSSocket) => void,
+    failed: (error: Error, socket: TLSSocket) => void,
+  ) {
     this.#tls = tls;
     this.#clock = clock;
     const server = (): TlsServer => {
@@ -37,8 +38,8 @@ export class TlsAcceptor {
         requestCert: tls.ca !== undefined,
         rejectUnauthorized: tls.requireClientCertificate,
       });
-      made.on('tlsClientError', (error, socket) => handler.failed(error, socket));
-      made.on('secureConnection', (socket: TLSSocket) => handler.secured(socket));
+      made.on('tlsClientError', failed);
+      made.on('secureConnection', secured);
       return made;
     };
     this.#fresh = server();
@@ -68,18 +69,10 @@ export class TlsAcceptor {
     const { secureOptions = 0, ...shown } = secureContextOptions(material);
     const options = { ...shown, ...this.#sessionOptions(material), secureOptions };
     server.setSecureContext(options);
-    if (
-      callBack(
-        server,
-        ticketKeyCallback(this.#keys, () => this.#clock.now(), accepts),
-      )
-    )
-      return;
+    const callback = ticketKeyCallback(this.#keys, () => this.#clock.now(), accepts);
+    if (callBack(server, callback)) return;
     if (this.#keys === undefined)
-      server.setSecureContext({
-        ...options,
-        secureOptions: options.secureOptions | constants.SSL_OP_NO_TICKET,
-      });
+      server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
     else if (accepts) this.#onlyHour = Number.NaN;
   }
 

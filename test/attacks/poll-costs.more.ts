@@ -185,7 +185,7 @@ function largeEndpoints(bytes: number): Uint8Array {
       endpoints: [{ lb_endpoints: Array.from({ length: count }, () => endpoint(path)) }],
     };
     const encoded = jsonToBytes('envoy.config.endpoint.v3.ClusterLoadAssignment', json);
-    if (!encoded.ok) throw new Error(encoded.error.message);
+    if (!encoded.ok) throw new Error(encoded.error[0]?.message);
     return encoded.value;
   };
   const value = body(endpointsOf(bytes), '/'.repeat(8));

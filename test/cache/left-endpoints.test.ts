@@ -21,7 +21,7 @@ const interest = (of: typeof cds, selector: string): Interest => ({
 
 function cluster(fields: Readonly<Record<string, unknown>>) {
   const bytes = jsonToBytes(messageName(cds), fields);
-  if (!bytes.ok) throw new Error(bytes.error.message);
+  if (!bytes.ok) throw new Error(bytes.error[0]?.message);
   const any = toBinary(AnySchema, create(AnySchema, { typeUrl: cds, value: bytes.value }));
   return { ...put(cds, String(fields['name']), ''), any };
 }

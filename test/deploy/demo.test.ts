@@ -59,7 +59,7 @@ describe('deploy/demo', () => {
   it("Envoy's bootstrap is one", () => {
     const json: unknown = parse(readFileSync(`${directory}envoy-prod.yaml`, 'utf8'));
     const bytes = jsonToBytes('envoy.config.bootstrap.v3.Bootstrap', json);
-    expect(bytes.ok, bytes.ok ? '' : bytes.error.message).to.equal(true);
+    expect(bytes.ok, bytes.ok ? '' : bytes.error[0]?.message).to.equal(true);
   });
 
   it('the bad file stops at one client of each environment, and the good one ends it', async () => {

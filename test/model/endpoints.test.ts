@@ -22,14 +22,14 @@ describe('how many endpoints an assignment has', () => {
   ] as const) {
     it(`${what}: ${count}`, () => {
       const bytes = jsonToBytes(messageName(assignmentType), { cluster_name: 'shop', ...assignment });
-      if (!bytes.ok) throw new Error(bytes.error.message);
+      if (!bytes.ok) throw new Error(bytes.error[0]?.message);
       expect(endpointsIn(encoded(bytes.value))).to.equal(count);
     });
   }
 
   it('as many as are asked for', () => {
     const bytes = jsonToBytes(messageName(assignmentType), { endpoints: [{ lb_endpoints: [{}, {}, {}] }] });
-    if (!bytes.ok) throw new Error(bytes.error.message);
+    if (!bytes.ok) throw new Error(bytes.error[0]?.message);
     expect(endpointsIn(encoded(bytes.value), 2)).to.equal(2);
   });
 

@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { wantedMetadata } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
-import { type ClientNode, NO_NODE, readClientNode } from '../../src/security/client-node.ts';
+import { type ClientNode, readClientNode } from '../../src/security/client-node.ts';
 import { compileParameterRules, type ParameterRule } from '../../src/security/derive-parameters.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { cpuSeconds } from '../support/cpu.ts';
@@ -16,6 +16,8 @@ function node(init: MessageInitShape<typeof NodeSchema>): ClientNode {
   if (!read.ok) throw new Error(read.error);
   return read.value;
 }
+
+const NO_NODE = node({});
 
 const rule = (part: Partial<ParameterRule> & Pick<ParameterRule, 'from'>): ParameterRule => ({
   key: 'k',

@@ -7,7 +7,7 @@ import { put, type } from './in-memory-relay.ts';
 /** The encoded Any of a message of Envoy's API, given as JSON. */
 export function anyOf(url: string, fields: object): Uint8Array {
   const bytes = jsonToBytes(messageName(url), fields);
-  if (!bytes.ok) throw new Error(bytes.error.message);
+  if (!bytes.ok) throw new Error(bytes.error[0]?.message);
   return toBinary(AnySchema, create(AnySchema, { typeUrl: url, value: bytes.value }));
 }
 

@@ -11,7 +11,7 @@ const api = 'type.googleapis.com/envoy';
 
 const typed = (typeUrl: string, json: object): Any => {
   const bytes = jsonToBytes(messageName(typeUrl), json);
-  if (!bytes.ok) throw new Error(bytes.error.message);
+  if (!bytes.ok) throw new Error(bytes.error[0]?.message);
   return create(AnySchema, { typeUrl, value: bytes.value });
 };
 

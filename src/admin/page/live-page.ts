@@ -6,7 +6,7 @@ import {
   HistoryResponseSchema,
 } from '../../gen/distributary/admin/v1/changes_pb.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
-import { Paced } from '../../model/paced.ts';
+import { Paced } from '../../model/clock.ts';
 import { printable } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
 import { problem } from '../../wire/http-answer.ts';

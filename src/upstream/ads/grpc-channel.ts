@@ -16,10 +16,10 @@ import type { Log } from '../../observe/log.ts';
 import { compilePrincipals } from '../../security/pattern.ts';
 import { type Address, formatHostPort } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
+import { readToken } from '../../wire/named-file.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';
 import { parseSubjectAltNames } from '../../wire/peer.ts';
 import { secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
-import { readToken } from '../../wire/token-file.ts';
 import { VIA_HEADER } from '../../wire/via.ts';
 import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
 

@@ -3,7 +3,7 @@ import type { Result } from '../../model/result.ts';
 import { atOnce, type InTurns } from '../../model/time-slices.ts';
 import { type Interest, type Move, roleOf, type Transaction } from '../../model/transaction.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import { type IncomingResponse, readDeltaResponse, readSotwResponse } from '../../wire/response-reader.ts';
+import { type IncomingResponse, readResponse } from '../../wire/response-reader.ts';
 import { DeltaType, deltaRefusal } from './delta-type.ts';
 import { type AcceptanceRules, unsolicitedType } from './response-parts.ts';
 import { SotwType } from './sotw-type.ts';
@@ -180,7 +180,7 @@ export class StreamMachine {
   receive(bytes: Buffer): boolean {
     if (!this.#connected) return false;
     this.#readToEnd();
-    const read = this.#isSotw ? readSotwResponse(bytes) : readDeltaResponse(bytes);
+    const read = readResponse(bytes, this.#isSotw ? 'sotw' : 'delta');
     const envelope = read.ok ? read.value : read.error;
     const type = this.#types.get(typeUrl(envelope.typeUrl));
     if (type === undefined || type.requestCount === 0) {

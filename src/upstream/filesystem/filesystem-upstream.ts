@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Clock, Timer } from '../../model/clock.ts';
+import { Settling } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
 import type { Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
-import { Settling } from '../../model/settling.ts';
 import {
   type Holder,
   type Interest,

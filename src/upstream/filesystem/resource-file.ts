@@ -31,9 +31,9 @@ import type { Put } from '../../model/transaction.ts';
 import { isKnownType } from '../../model/types.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
-import type { JsonPath } from '../../wire/json-fault.ts';
+import type { JsonFaultPlace, JsonPath } from '../../wire/json-fault.ts';
 import { JsonReader } from '../../wire/json-reader.ts';
-import { envoyRegistry, type JsonFault, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
+import { envoyRegistry, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
 import { VariantSet } from '../variant-set.ts';
 
 /** A file's content, and how to find a resource in it. */
@@ -218,7 +218,7 @@ function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
     return refuse('the file is empty; a DiscoveryResponse without resources is `resources: []`');
   const bytes = toBytes(json);
   if (bytes.ok) return ok(parsedFile(bytes.value, (index) => placeAt(['resources', index])));
-  const problems = bytes.error.all.map(({ path, message }) => ({
+  const problems = bytes.error.map(({ path, message }) => ({
     place: placeAt(path),
     message: path.length === 0 ? message : `${showPath(path)}: ${message}`,
   }));
@@ -229,11 +229,15 @@ function fromJsonValue(json: unknown, placeAt: PlaceAt): Parsed {
 const toBytes = (json: unknown) => jsonToBytes(DiscoveryResponseSchema.typeName, json);
 
 /** Undefined: something is wrong outside of the resources. */
-function withoutFaults(json: unknown, { all }: JsonFault, placeAt: PlaceAt): ParsedFile | undefined {
+function withoutFaults(
+  json: unknown,
+  faults: readonly JsonFaultPlace[],
+  placeAt: PlaceAt,
+): ParsedFile | undefined {
   if (typeof json !== 'object' || json === null || !('resources' in json)) return undefined;
   const { resources } = json;
   if (!Array.isArray(resources)) return undefined;
-  const faulty = new Set(all.map(({ path }) => path[1]));
+  const faulty = new Set(faults.map(({ path }) => path[1]));
   const sound = [...resources.keys()].filter((index) => !faulty.has(index));
   const bytes = toBytes({ ...json, resources: sound.map((index): unknown => resources[index]) });
   if (!bytes.ok) return undefined;

@@ -37,7 +37,7 @@ const resource = z.looseObject({ '@type': z.string() });
 export const realBody: Body = (url, name, content) => {
   const { '@type': _, ...fields } = resource.parse(JSON.parse(content));
   const bytes = jsonToBytes(messageName(url), fields);
-  if (!bytes.ok) throw new Error(`${name}: ${bytes.error.message}`);
+  if (!bytes.ok) throw new Error(`${name}: ${bytes.error[0]?.message}`);
   return create(AnySchema, { typeUrl: url, value: bytes.value });
 };
 

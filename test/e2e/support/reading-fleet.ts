@@ -3,7 +3,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE } from '../../../src/model/types.ts';
 import { Deframer, frameOf } from '../../../src/wire/grpc-frames.ts';
-import { readSotwResponse } from '../../../src/wire/response-reader.ts';
+import { readResponse } from '../../../src/wire/response-reader.ts';
 import { type } from '../../support/in-memory-relay.ts';
 
 /** A SotW client of CDS on a connection of its own, which can stop reading. Cheap enough for a thousand. */
@@ -43,7 +43,7 @@ export class Reader {
   }
 
   #take(bytes: Buffer): void {
-    const response = readSotwResponse(bytes);
+    const response = readResponse(bytes, 'sotw');
     if (!response.ok) throw new Error(response.error.reason);
     this.versions.push(response.value.version);
     this.#send({ versionInfo: response.value.version, responseNonce: response.value.nonce });

@@ -8,11 +8,7 @@ import {
   ResourceSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE, typeByName } from '../../../src/model/types.ts';
-import {
-  type IncomingResponse,
-  readDeltaResponse,
-  readSotwResponse,
-} from '../../../src/wire/response-reader.ts';
+import { type IncomingResponse, readResponse } from '../../../src/wire/response-reader.ts';
 import { openCall, type RawCall, rawClient } from '../../support/grpc-calls.ts';
 import { eventually } from './eventually.ts';
 
@@ -164,7 +160,7 @@ export class XdsClient implements AsyncDisposable {
   }
 
   #take(bytes: Buffer): void {
-    const read = this.#protocol === 'sotw' ? readSotwResponse(bytes) : readDeltaResponse(bytes);
+    const read = readResponse(bytes, this.#protocol);
     if (!read.ok) throw new Error(read.error.reason);
     const { typeUrl, version, nonce, resources } = read.value;
     const few = resources.length <= mostKept ? resources.length : 0;

@@ -36,7 +36,7 @@ describe('upstream/filesystem formats', () => {
   it('§7 reads .json .yaml .yml .pb .pb_text, all the same', () => {
     const json = { version_info: '3', resources: [{ '@type': cds, name: 'one', connect_timeout: '1.5s' }] };
     const pb = jsonToBytes(DiscoveryResponseSchema.typeName, json);
-    if (!pb.ok) throw new Error(pb.error.message);
+    if (!pb.ok) throw new Error(pb.error[0]?.message);
     const yaml = `version_info: "3"\nresources:\n- "@type": ${cds}\n  name: one\n  connectTimeout: 1.5s\n`;
     const text = `version_info: "3" resources { [${cds}] { name: "one" connect_timeout { seconds: 1 nanos: 500000000 } } }`;
     const all = [
