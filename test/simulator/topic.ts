@@ -1,3 +1,4 @@
+import { getOrMake } from '../../src/model/maps.ts';
 import { matches, matchesHex, type Parameters } from './constraints.ts';
 import type { Role } from './control-plane.ts';
 import { identity, type Received, type ReceivedResource } from './messages.ts';
@@ -69,8 +70,8 @@ export class Topic {
   /** What the last rejected response left open: the client's own doing. */
   readonly #rejected = new Set<string>();
   #allRejected = false;
-  /** By (form, name), the revision that the client has seen at least. */
-  readonly #floors = new Map<string, number>();
+  /** By (form, name) and constraints, the revision that the client has seen at least. Undefined: for this form for certain. */
+  readonly #floors = new Map<string, Map<string | undefined, number>>();
 
   constructor(options: TopicOptions) {
     this.kind = options.kind;
@@ -102,7 +103,7 @@ export class Topic {
 
   /** Any answer may be as old as this: it comes from elsewhere now. */
   lowerFloors(base: number): void {
-    for (const [key, floor] of this.#floors) if (floor > base) this.#floors.set(key, base);
+    for (const floors of this.#floors.values()) lower(floors, floors, base);
   }
 
   /**
@@ -112,7 +113,8 @@ export class Topic {
   askByName(names: readonly string[], forms: readonly Parameters[], base: number): void {
     if (!this.wanted.wildcard) return;
     for (const key of names.flatMap((name) => forms.map((form) => identity(form.key, name)))) {
-      if ((this.#floors.get(key) ?? 0) > base) this.#floors.set(key, base);
+      const floors = this.#floors.get(key);
+      if (floors !== undefined) lower(floors, floors, base);
     }
   }
 
@@ -253,7 +255,9 @@ export class Topic {
       // Of several that match, the others may be left over from another of the client's parameter sets.
       const news = now.filter((one) => !held.includes(one) && !this.#kept(name, one.content, context));
       const anew = held.length === 0;
-      const failures = news.flatMap(({ content }) => this.#check(form, name, content, context, anew) ?? []);
+      // What these parameters alone had is gone, and this is all that they have in its place.
+      const isTheirs = now.length === 1 && held.some((one) => !this.#maySuitOthers(form, one, context));
+      const failures = news.flatMap((one) => this.#check(form, name, one, context, { anew, isTheirs }) ?? []);
       const [failure] = failures;
       if (failure !== undefined && failures.length === news.length) throw failure;
       if (now.length > 0) continue;
@@ -312,6 +316,10 @@ export class Topic {
     return [...state.values()].filter((held) => held.name === name && matchesHex(held.constraints, form));
   }
 
+  #maySuitOthers(form: Parameters, { constraints }: Held, { forms }: Context): boolean {
+    return forms.some((one) => one !== form && matchesHex(constraints, one));
+  }
+
   #loss(name: string, form: Parameters): Loss {
     const { loss, world } = this.#options;
     const byName = !this.wanted.wildcard || this.wanted.names.has(name);
@@ -339,17 +347,25 @@ export class Topic {
   #check(
     form: Parameters,
     name: string,
-    content: string | undefined,
-    { known, base, wanted }: Context,
-    anew = false,
+    news: Held | undefined,
+    { known, base, wanted, forms }: Context,
+    { anew = false, isTheirs = false } = {},
   ): Violation | undefined {
-    const key = identity(form.key, name);
+    const { content, constraints } = news ?? {};
+    const floors = getOrMake(this.#floors, identity(form.key, name), () => new Map());
+    // A variant that matches another of its parameter sets, too, may have been sent for that one, and this one for `form`.
+    const isForAnother = (before: string | undefined): boolean =>
+      before !== undefined &&
+      constraints !== undefined &&
+      forms.some((one) => matchesHex(before, one) && !matchesHex(constraints, one));
+    const own = [...floors].filter(([before]) => !isForAnother(before));
+    const [newest = base] = own.map(([, revision]) => revision).toSorted((a, b) => b - a);
     const loss = this.#loss(name, form);
     // What was deleted unheard comes again as it was.
     const unbounded =
       loss === 'choices' ||
       (anew && (loss === 'deletions' || (wanted.wildcard && this.#options.returnsKept())));
-    const floor = unbounded ? 0 : (this.#floors.get(key) ?? base);
+    const floor = unbounded ? 0 : newest;
     const { world } = this.#options;
     const seen = world.seen(this.kind, name, form, content, floor);
     if (seen === undefined) {
@@ -359,7 +375,9 @@ export class Topic {
       return new Violation(content === undefined ? 2 : 1, `${name} ${what} for {${form.key}}, which ${when}`);
     }
     // What comes next may be from a replica that lags behind the one that this came from.
-    this.#floors.set(key, Math.min(seen, known));
+    const least = Math.min(seen, known);
+    lower(floors, own, least);
+    floors.set(isTheirs ? undefined : constraints, least);
     return undefined;
   }
 
@@ -474,4 +492,9 @@ export class Topic {
   #keepsDeleted(complete: boolean): boolean {
     return this.#options.protocol === 'sotw' && !complete;
   }
+}
+
+/** These of the floors. */
+function lower<Key>(floors: Map<Key, number>, some: Iterable<readonly [Key, number]>, most: number): void {
+  for (const [key, floor] of some) floors.set(key, Math.min(floor, most));
 }
