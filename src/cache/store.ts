@@ -166,7 +166,7 @@ export class CatalogReader implements Catalog {
 
 /** The content of a store at the end of one revision. */
 export interface Restored {
-  /** With restored holders. The bytes of payloads may be views: the store copies them. */
+  /** With restored holders. The store keeps the payloads as they are. */
   readonly resources: readonly {
     readonly type: TypeUrl;
     readonly name: ResourceName;
@@ -361,8 +361,7 @@ export class Store extends CatalogReader {
       const table = this.tables.of(type);
       const cached = table.place(name);
       for (const { holders, variant: persisted } of variants) {
-        const payload =
-          persisted.payload && table.payloads.adopt(persisted.payload.bytes, persisted.payload.hash);
+        const payload = persisted.payload && table.payloads.share(persisted.payload);
         const variant: Variant = { ...persisted, payload, revision: next };
         table.add(cached, variant, holders, next);
         table.expiring(variant);

@@ -22,7 +22,7 @@ import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
 import type { Restored } from '../store.ts';
 import type { Journal } from '../type-table.ts';
-import { type Row, type RowBatch, unpack } from './records.ts';
+import type { Row, RowBatch } from './records.ts';
 
 /** Key, upstream, role. */
 const holder = z.tuple([z.string(), z.string(), z.enum(['wildcard', 'named'])]);
@@ -138,7 +138,7 @@ export class Decoder {
         if (row.kind === 'resource') this.#resource(row);
         else this.#later.push(row);
       }
-      for (const { digest, bytes } of unpack(payloads)) this.#slot(digest).bytes = bytes;
+      for (const { digest, bytes } of payloads) this.#slot(digest).bytes = bytes;
     });
   }
 
@@ -164,8 +164,6 @@ export class Decoder {
 
   /** After `finish`: the recorded changes, the oldest first. */
   changes(): readonly Change[] {
-    // The bytes are views into large pieces of memory, which would stay as long as one of them.
-    for (const payload of this.#payloads.values()) payload.bytes = Buffer.from(payload.bytes);
     return this.#changes;
   }
 

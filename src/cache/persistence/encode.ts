@@ -18,7 +18,7 @@ import type {
   VersionBody,
 } from './decode.ts';
 import { type Dirt, interestKey } from './dirty.ts';
-import { Packer, type Row, type RowBatch } from './records.ts';
+import type { Row, RowBatch, StoredPayload } from './records.ts';
 
 /**
  * A row as the store had it at one moment, between two transactions. Nothing in it changes any more, so that it can be
@@ -203,16 +203,23 @@ export function* encode(
   times: WallTime,
 ): Iterable<RowBatch> {
   let rows: Row[] = [];
-  const packer = new Packer();
+  let payloads: StoredPayload[] = [];
+  let size = 0;
   for (const { kind, type, key, body, variants } of snapshot) {
-    const payloads = payloadsOf(variants);
-    for (const [digest, { bytes }] of payloads) if (stored.add(digest)) packer.add({ digest, bytes });
-    rows.push({ kind, type, key, body: body && JSON.stringify(body(times)), payloads: [...payloads.keys()] });
-    if (rows.length < partRows && packer.size < partBytes) continue;
-    yield { rows, payloads: packer.take() };
+    const named = payloadsOf(variants);
+    for (const [digest, { bytes }] of named) {
+      if (!stored.add(digest)) continue;
+      payloads.push({ digest, bytes });
+      size += bytes.length;
+    }
+    rows.push({ kind, type, key, body: body && JSON.stringify(body(times)), payloads: [...named.keys()] });
+    if (rows.length < partRows && size < partBytes) continue;
+    yield { rows, payloads };
     rows = [];
+    payloads = [];
+    size = 0;
   }
-  if (rows.length > 0) yield { rows, payloads: packer.take() };
+  if (rows.length > 0) yield { rows, payloads };
 }
 
 /** By digest. */
