@@ -15,7 +15,6 @@ import {
   type MissingEntry,
   type ResendItems,
   type Response,
-  resendItems,
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
@@ -292,15 +291,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   resend(canonical: ResendItems): void {
     const added = shownOf(this.#view, canonical);
-    this.#claims?.resend(this.#view, added.items);
-    this.#oweUnknown(added.items);
-    const empty = this.selection.collections.filter((one) => added.items.has(entryId(one)));
+    this.#claims?.resend(this.#view, added);
+    this.#oweUnknown(added);
+    const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
     if (empty.length > 0) this.#markBehind(true);
     // What the client does not have is sent anyway.
-    if (!added.items.values().some((id) => isVariant(this.#lastSent(id)))) return;
+    if (!added.values().some((id) => isVariant(this.#lastSent(id)))) return;
     if (this.#resend === undefined) this.#resend = added;
-    else if (this.#resend !== added) this.#resendAlone(added.items);
+    else if (this.#resend !== added) this.#resendAlone(added);
     this.#markBehind(true);
   }
 
@@ -419,8 +418,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** What one client alone asked for again, and what is left of what it asked for before. */
   #resendAlone(ids: ReadonlySet<string>): void {
     const { items } = this.#view;
-    const left = this.#resend?.items.values().filter((id) => items.has(id));
-    this.#resend = resendItems(new Set([...ids, ...(left ?? none)]));
+    const left = this.#resend?.values().filter((id) => items.has(id));
+    this.#resend = new Set([...ids, ...(left ?? none)]);
     this.#resendsAlone = true;
   }
 
@@ -580,7 +579,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known.response?.sent)) return known;
-    const changes = comingBack(changesSince(view, step.from, step.resend?.items), this.#deferred);
+    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
@@ -656,8 +655,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       now: item.last.value,
       lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
       clientVersion: this.#claims?.versionOf(spelling),
-      resend:
-        this.#resend?.items.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
+      resend: this.#resend?.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
     };
   }
 
