@@ -7,7 +7,7 @@ import {
   type TypeUrl,
   typeUrl,
 } from '../model/brand.ts';
-import type { Catalog, Commit, Snapshot, StoredResourceError, Value } from '../model/catalog.ts';
+import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
 import { clusterFacts } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
@@ -146,9 +146,8 @@ export class CatalogReader implements Catalog {
     const table = this.table(type);
     if (table === undefined) return 'unknown';
     const pick = (own: ResourceName, among: PickFilter): CacheEntry | undefined => {
-      const cached = table.resource(own, this.#column);
-      if (!records) return cached?.peek(parameters, among);
-      return cached?.pick(parameters, (matches) => table.ambiguous(own, parameters, matches), among);
+      const ambiguous = (matches: readonly CacheEntry[]): void => table.ambiguous(own, parameters, matches);
+      return table.resource(own, this.#column)?.pick(parameters, records ? ambiguous : undefined, among);
     };
     const entry = pick(name, filter);
     if (entry !== undefined) return entry.variant;
@@ -228,11 +227,6 @@ export class Store extends CatalogReader {
       if (content.length > 0) contents.set(name, content);
     }
     return contents;
-  }
-
-  /** What is under a name now. */
-  snapshot(type: TypeUrl, name: ResourceName): Snapshot {
-    return this.held.snapshot(type, name);
   }
 
   apply(transaction: Transaction): Commit {
