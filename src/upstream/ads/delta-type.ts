@@ -14,7 +14,7 @@ import { isGlob } from '../../model/xdstp.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
-import { type IncomingResponse, readDeltaResource } from '../../wire/response-reader.ts';
+import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import { type AckedVariant, variantKey } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
@@ -219,14 +219,7 @@ export class DeltaType extends SubscribedType {
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const { entriesPerTurn } = this.stream.options;
-    const parts = new ResponseParts(
-      this.rules,
-      readDeltaResource,
-      entriesPerTurn,
-      this.subscriptions.locators,
-    );
-    const reading = yield* readDelta(parts, response);
+    const reading = yield* readDelta(new ResponseParts(this.rules, this.stream.options), response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 

@@ -274,13 +274,11 @@ class AdsStream implements ConnectedStream {
     const maxMs = isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs;
     this.#backoff = new Backoff(backoff.initialMs, maxMs, random);
     this.machine = new StreamMachine({
-      protocol: options.protocol,
+      ...options,
+      entriesPerTurn,
       holders: session.holders,
       locators: options.variants === 'NATIVE',
       stamp,
-      maxConstraintDepth: options.maxConstraintDepth,
-      entriesPerTurn,
-      resourceTimeoutMs: options.resourceTimeoutMs,
       isRestored: (interest) => session.connection.sink.isRestored?.(interest) === true,
     });
   }

@@ -14,7 +14,7 @@ import { isUnknownName } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest, OutgoingSotw } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
-import { type ByteRanges, type IncomingResponse, readSotwResource } from '../../wire/response-reader.ts';
+import type { ByteRanges, IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
@@ -202,7 +202,7 @@ export class SotwType extends SubscribedType {
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? this.#storeSwept : last?.constrained === false;
-    const parts = new ResponseParts(rules, readSotwResource, stream.options.entriesPerTurn, false);
+    const parts = new ResponseParts(rules, stream.options);
     const reading = yield* readSotw(parts, acked, fullState, comparable ? last : undefined, response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
