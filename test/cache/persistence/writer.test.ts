@@ -59,8 +59,7 @@ class FakeDisk implements Disk {
     this.#current.parts++;
     for (const { kind, key, body } of rows)
       this.#current.keys.push(`${body === undefined ? '-' : ''}${kind} ${key}`);
-    for (const { bytes } of payloads)
-      this.#current.contents.push(Buffer.from(bytes).toString('latin1'));
+    for (const { bytes } of payloads) this.#current.contents.push(Buffer.from(bytes).toString('latin1'));
     await this.#wait();
     return ok(undefined);
   }
