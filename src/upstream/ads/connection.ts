@@ -280,13 +280,9 @@ export class AdsConnection {
 
   #rejectSilent(): void {
     const seconds = (this.options.resourceTimeoutMs ?? 0) / 1000;
-    this.#reject(`connected, but no response within ${seconds} s${nodesText(this.#nodesWithoutAnswer())}`);
-  }
-
-  /** The nodes of sessions that wait for an answer. */
-  #nodesWithoutAnswer(): readonly Uint8Array[] {
     const waiting = [...this.#users()].filter(({ awaits }) => awaits !== 'nothing');
-    return waiting.map(({ node }) => node);
+    const nodes = nodesText(waiting.map(({ node }) => node));
+    this.#reject(`connected, but no response within ${seconds} s${nodes}`);
   }
 
   /** Closes the connection and counts it as a failure: the endpoint is connected but does not answer. */

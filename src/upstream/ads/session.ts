@@ -306,7 +306,7 @@ class AdsStream implements ConnectedStream {
     if (this.#siblingAnswered) return;
     this.#siblingAnswered = true;
     if (this.#open === undefined) return;
-    this.machine.siblingAnswered();
+    this.machine.responded();
     this.#run();
   }
 
@@ -374,9 +374,7 @@ class AdsStream implements ConnectedStream {
 
   /** Reads the rest of a large response at once, and applies it. */
   finishReading(): void {
-    for (let open = this.#open; open !== undefined; ) {
-      if (!this.#readOn(open)) open = undefined;
-    }
+    while (this.#open !== undefined && this.#readOn(this.#open));
   }
 
   #flushSoon(): void {
@@ -426,7 +424,7 @@ class AdsStream implements ConnectedStream {
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.machine.connect(resumed);
-    if (this.#siblingAnswered) this.machine.siblingAnswered();
+    if (this.#siblingAnswered) this.machine.responded();
     this.#run();
   }
 

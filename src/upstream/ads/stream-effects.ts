@@ -76,7 +76,7 @@ export class StreamEffects {
     return this.#controlPlaneResponded;
   }
 
-  /** The first one, or another. */
+  /** The first one, or another; or another stream of the session has had one: the control plane works and accepts this node. */
   responded(): void {
     this.#controlPlaneResponded = true;
     for (const [timer, milliseconds] of this.#inSilence) this.add({ kind: 'timer', timer, milliseconds });
@@ -131,8 +131,8 @@ export class StreamEffects {
     this.#inSilence.clear();
   }
 
-  /** What is to be done since the last time. */
-  take(): readonly ProtocolEffect[] {
+  /** What is to be done about all that has happened since the last time, in this order. */
+  ready(): readonly ProtocolEffect[] {
     const effects = this.#effects;
     this.#effects = [];
     return effects;

@@ -173,8 +173,7 @@ export class UpstreamSubscriptions {
 
   /** The subscriptions to this name, with any parameters. */
   named(name: string): readonly UpstreamSubscription[] {
-    const subscriptions = this.#bySelector.get(resourceName(name));
-    return subscriptions === undefined ? [] : [...subscriptions.values()];
+    return [...(this.#bySelector.get(resourceName(name))?.values() ?? [])];
   }
 
   /** The subscriptions that cover this variant: by its name or an alias, by a glob or by the wildcard. */
@@ -249,8 +248,6 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .toArray();
 }
 
-const none: readonly never[] = [];
-
 /** Names that were taken back before they were answered: their answers are on the way, and in order. */
 export class UnansweredUnsubscribed {
   readonly #bySelector = new Map<Selector, Set<UpstreamSubscription>>();
@@ -263,8 +260,7 @@ export class UnansweredUnsubscribed {
 
   /** Those that name it; it may change while this is read. */
   of(name: Selector): readonly UpstreamSubscription[] {
-    const subscriptions = this.#bySelector.get(name);
-    return subscriptions === undefined ? none : [...subscriptions];
+    return [...(this.#bySelector.get(name) ?? [])];
   }
 
   /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
