@@ -1,7 +1,6 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
-import type { Clock } from '../model/clock.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import {
   type Decision,
@@ -53,10 +52,6 @@ export class HeldNames implements Gate {
     this.#tables = tables;
   }
 
-  get #clock(): Clock {
-    return this.#tables.options.clock;
-  }
-
   get pending(): readonly PendingName[] {
     const all = this.#tables;
     all.pending ??= [...all.values().flatMap((table) => table.pending())];
@@ -76,7 +71,13 @@ export class HeldNames implements Gate {
     const gated =
       this.#gated.has(table.type) || (transaction !== undefined && this.#guard?.stops(transaction) === true);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
-    return new HeldTransaction(table, gated, this.#isQueued, this.holds, this.#clock.monotonic());
+    return new HeldTransaction(
+      table,
+      gated,
+      this.#isQueued,
+      this.holds,
+      this.#tables.options.clock.monotonic(),
+    );
   }
 
   /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
@@ -111,7 +112,7 @@ export class HeldNames implements Gate {
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
-      if (ttl.deadline > this.#clock.monotonic()) continue;
+      if (ttl.deadline > this.#tables.options.clock.monotonic()) continue;
       changes.touch(name, constraints, aliases);
       table.remove(cached, entry, side);
       expired = true;
@@ -209,7 +210,7 @@ export class HeldNames implements Gate {
   }
 
   freeze(scope = everything, decision: Decision = { operator: 'unknown', reason: '' }): Result<undefined> {
-    return this.holds.freeze(scope, decision, this.#clock.now());
+    return this.holds.freeze(scope, decision, this.#tables.options.clock.now());
   }
 
   unfreeze(scope = everything): Result<readonly Freeze[]> {
@@ -369,7 +370,7 @@ export class HeldNames implements Gate {
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
     const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
     const released = resourceOf(variants, order);
-    const since = this.#clock.monotonic();
+    const since = this.#tables.options.clock.monotonic();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary: released.copy() });
     const isHeld = !table.stopHoldingIfEqual(name);
     const kept = new Set(variants.map(({ variant }) => variant.constraints.key));
@@ -406,7 +407,7 @@ export class HeldNames implements Gate {
   ): number {
     const { revision, journal } = this.#tables;
     for (const name of changed.keys()) journal.resource(type, name);
-    const receivedAt = this.#clock.monotonic();
+    const receivedAt = this.#tables.options.clock.monotonic();
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], operation };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);

@@ -38,7 +38,6 @@ export class HeldTransaction {
   readonly #isQueued: IsQueued;
   readonly #holds: Holds;
   readonly #now: number;
-  readonly #isEndpoints: boolean;
   /** Every name that changes. */
   readonly #names = new Set<ResourceName>();
   /** Of names that were held before: what upstream had. */
@@ -58,7 +57,6 @@ export class HeldTransaction {
   constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, now: number) {
     this.table = table;
     this.#isGated = isGated;
-    this.#isEndpoints = table.type === assignmentType;
     this.#isQueued = (name, isRemoved) => isGated && isQueued(name, isRemoved);
     this.#holds = holds;
     this.#now = now;
@@ -281,7 +279,7 @@ export class HeldTransaction {
 
   /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
   #endsQueue(name: ResourceName, { masked }: HeldName): boolean {
-    if (masked !== 'queued' || !this.#isEndpoints || this.#isGated) return false;
+    if (masked !== 'queued' || this.table.type !== assignmentType || this.#isGated) return false;
     this.table.stopHolding(name);
     this.#whole.released.add(name);
     this.#whole.canary.add(name);

@@ -18,6 +18,7 @@ import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import {
   type Interest,
+  type InterestContent,
   interestBytes,
   type Restamp,
   type Selector,
@@ -36,7 +37,7 @@ import {
 import { HeldNames } from './held-names.ts';
 import type { HeldTransaction } from './held-transaction.ts';
 import type { InterestState } from './interests.ts';
-import { type Column, type Journal, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
+import { type Column, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges, restamp, Update, VariantRemover } from './update.ts';
 
 /** Answers the questions of views from one column of the cache. */
@@ -182,8 +183,6 @@ const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
-  readonly #options: StoreOptions;
-  readonly #journal: Journal;
   /** The names of endpoints to which clusters led at this revision; `names` undefined: not all of them can be known. */
   #clusterServices:
     | { readonly revision: Revision; readonly names: ReadonlySet<string> | undefined }
@@ -194,8 +193,6 @@ export class Store extends CatalogReader {
 
   constructor(options: StoreOptions) {
     super(new TypeTables(options), 'said');
-    this.#options = options;
-    this.#journal = this.tables.journal;
     this.held = new HeldNames(this.tables);
     this.sides = {
       released: new CatalogReader(this.tables, 'released'),
@@ -230,7 +227,7 @@ export class Store extends CatalogReader {
   }
 
   apply(transaction: Transaction): Commit {
-    const receivedAt = transaction.arrivedAt ?? this.#options.clock.monotonic();
+    const receivedAt = transaction.arrivedAt ?? this.tables.options.clock.monotonic();
     const next = this.tables.nextRevision();
     const { type } = transaction;
     const table = this.tables.of(type);
@@ -247,7 +244,7 @@ export class Store extends CatalogReader {
 
   restamp(change: Restamp): Commit {
     const { type, moves, unresolved } = change;
-    const receivedAt = this.#options.clock.monotonic();
+    const receivedAt = this.tables.options.clock.monotonic();
     const table = this.tables.of(type);
     const next = this.tables.nextRevision();
     const changes = restamp(table, moves, 'said', next);
@@ -255,7 +252,7 @@ export class Store extends CatalogReader {
     this.held.restamped(table, change);
     for (const interest of unresolved) {
       table.interests.forgetAnswer(interest);
-      this.#journal.interest(interest);
+      this.tables.journal.interest(interest);
     }
     return this.#commit(type, undefined, receivedAt, changes);
   }
@@ -270,7 +267,7 @@ export class Store extends CatalogReader {
     const ofSides = this.held.expire(table, variant, changes);
     if (version === undefined && !ofSides) return undefined;
     this.tables.nextRevision();
-    const commit = this.#commit(type, version, this.#options.clock.monotonic(), changes);
+    const commit = this.#commit(type, version, this.tables.options.clock.monotonic(), changes);
     const held = this.held.open(table);
     if (held === undefined) return withContents(commit, changes);
     held.passing(name, ofSides);
@@ -292,7 +289,7 @@ export class Store extends CatalogReader {
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
     interests.add(interest);
     this.tables.counts.interestBytes += interestBytes(interest);
-    this.#journal.interest(interest);
+    this.tables.journal.interest(interest);
   }
 
   /** What would end with an interest. */
@@ -329,16 +326,16 @@ export class Store extends CatalogReader {
     const table = this.tables.of(interest.type);
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.tables.counts.interestBytes -= interestBytes(interest);
-    this.#journal.interest(interest);
+    this.tables.journal.interest(interest);
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
-    const dropped = (name: ResourceName): void => this.#journal.resource(interest.type, name);
+    const dropped = (name: ResourceName): void => this.tables.journal.resource(interest.type, name);
     dropContentOf(table, interest, changes, held?.leaving, dropped);
     this.held.interestEnded(table, interest);
     this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
     this.tables.nextRevision();
-    const commit = this.#commit(interest.type, version, this.#options.clock.monotonic(), changes);
+    const commit = this.#commit(interest.type, version, this.tables.options.clock.monotonic(), changes);
     return held === undefined ? commit : this.held.close(held, commit);
   }
 
@@ -365,7 +362,7 @@ export class Store extends CatalogReader {
     for (const { type, holder, version } of versions) {
       // Nothing of the type was restored: then nobody needs the version.
       const table = this.tables.get(type);
-      if (table === undefined) this.#journal.version(type, holder);
+      if (table === undefined) this.tables.journal.version(type, holder);
       else table.versions.set(holder, version);
     }
   }
@@ -410,7 +407,7 @@ export class Store extends CatalogReader {
     const cached = table.resources.get(name);
     const entry = cached?.variants.get(constraints.key);
     if (cached === undefined || entry?.variant.ttl === undefined) return undefined;
-    if (entry.variant.ttl.deadline > this.#options.clock.monotonic()) return undefined;
+    if (entry.variant.ttl.deadline > this.tables.options.clock.monotonic()) return undefined;
     // Upstream has not said anything new: its last version stays (protocol §3.10).
     const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
     const remover = new VariantRemover(table, changes);
@@ -420,13 +417,13 @@ export class Store extends CatalogReader {
 
   #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
     const { names: changed, resolved } = changes;
-    for (const name of changed.keys()) this.#journal.resource(type, name);
-    for (const interest of resolved) this.#journal.interest(interest);
+    for (const name of changed.keys()) this.tables.journal.resource(type, name);
+    for (const interest of resolved) this.tables.journal.interest(interest);
     return { revision: this.revision, type, version, receivedAt, changed, resolved };
   }
 
   #changesOf(type: TypeUrl, held: HeldTransaction | undefined): CommitChanges {
-    const snapshot = this.#options.recorded
+    const snapshot = this.tables.options.recorded
       ? (name: ResourceName) => this.held.snapshot(type, name)
       : undefined;
     return new CommitChanges(held?.changing, snapshot);
@@ -435,17 +432,6 @@ export class Store extends CatalogReader {
 
 const withContents = (commit: Commit, { contents }: CommitChanges): Commit =>
   contents === undefined ? commit : { ...commit, contents };
-
-/** What would end with an interest. */
-export interface InterestContent {
-  /** There is a resource for it, or upstream has answered a wildcard. */
-  readonly hasContent: boolean;
-  /**
-   * The bytes of the bodies that no other interest sees. A body that several interests see counts for none of them, so
-   * the sum over all interests is never more than the cache.
-   */
-  readonly bytes: number;
-}
 
 function contentOf(table: TypeTable, interest: Interest): InterestContent {
   const { selector, parameters } = interest;

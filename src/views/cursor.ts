@@ -636,7 +636,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
     return (
       defers !== defersNothing &&
-      !(this.encoding.ttl && variant.ttl !== undefined && variant.ttl.deadline <= this.#pool.now()) &&
+      !(
+        this.encoding.ttl &&
+        variant.ttl !== undefined &&
+        variant.ttl.deadline <= this.#pool.options.clock.monotonic()
+      ) &&
       this.#view.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );
@@ -661,11 +665,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
     const [view, position] = [this.#view, this.#position];
+    const { clock, controlPlane } = this.#pool.options;
     return {
       view,
       encoding: this.encoding,
-      now: this.#pool.now(),
-      controlPlane: this.#pool.controlPlane,
+      now: clock.monotonic(),
+      controlPlane,
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),

@@ -4,21 +4,19 @@ import type { Clock, Timer } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
-import { type Interest, interestBytes, type Selector, WILDCARD } from '../model/transaction.ts';
+import {
+  type Interest,
+  type InterestContent,
+  interestBytes,
+  type Selector,
+  WILDCARD,
+} from '../model/transaction.ts';
 
 /**
  * Why an interest ends: it was idle for too long or upstream no longer updates it, the cache is full, or the resource
  * must not be cached.
  */
 export type EndReason = 'idle' | 'size' | 'uncached';
-
-/** What an interest without subscribers keeps. */
-interface InterestContent {
-  /** Something is there: a resource, or the answer to a wildcard. */
-  readonly hasContent: boolean;
-  /** Of the bodies that no other interest sees. */
-  readonly bytes: number;
-}
 
 /** Where interest goes: left, to the cache and upstream. */
 interface InterestPort {
@@ -63,8 +61,7 @@ const perTurn = 2000;
  * name, for `idleMilliseconds`.
  */
 export class InterestRegistry {
-  readonly #port: InterestPort;
-  readonly #defer: (run: () => void) => void;
+  readonly #options: InterestRegistryOptions;
   /** What ends in turns. */
   readonly #releasing: InTurns<void>[] = [];
   readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<RegisteredInterest>>>();
@@ -74,9 +71,8 @@ export class InterestRegistry {
   readonly #idleWithContent: IdleCache;
 
   constructor(options: InterestRegistryOptions) {
-    const { interests, idleMilliseconds, defer } = options;
-    this.#port = interests;
-    this.#defer = defer;
+    const { interests, idleMilliseconds } = options;
+    this.#options = options;
     const longer = idleMilliseconds - returnMilliseconds;
     const left = (entry: RegisteredInterest): void => {
       const kept = longer > 0 ? interests.contentOf(entry.interest) : undefined;
@@ -94,13 +90,13 @@ export class InterestRegistry {
     const known = index.get(interest.parameters);
     if (known === undefined) {
       index.set(interest.parameters, { interest, views: 1 });
-      this.#port.subscribe(interest);
+      this.#options.interests.subscribe(interest);
       return;
     }
     if (known.views++ > 0) return;
     this.#justLeft.delete(known);
     this.#idleWithContent.delete(known);
-    this.#port.markActive(known.interest);
+    this.#options.interests.markActive(known.interest);
   }
 
   /** All of them; what was acquired is released if the turns end early. They are held until `releaseAll`. */
@@ -126,7 +122,7 @@ export class InterestRegistry {
 
   readonly #releaseNext = (): void => {
     if (this.#releasing[0]?.next().done === true) this.#releasing.shift();
-    if (this.#releasing.length > 0) this.#defer(this.#releaseNext);
+    if (this.#releasing.length > 0) this.#options.defer(this.#releaseNext);
   };
 
   *#release(interests: Iterable<readonly [Interest, boolean]>): InTurns<void> {
@@ -146,7 +142,7 @@ export class InterestRegistry {
       return;
     }
     this.#justLeft.add(entry, interestBytes(entry.interest));
-    if (this.#entry(interest) === entry) this.#port.markIdle(entry.interest);
+    if (this.#entry(interest) === entry) this.#options.interests.markIdle(entry.interest);
   }
 
   /** Ends the least recently used idle interest; false if there is none. */
@@ -193,7 +189,7 @@ export class InterestRegistry {
     index.delete(parameters);
     if (index.size === 0) selectors?.delete(selector);
     if (selectors?.size === 0) this.#entries.delete(type);
-    this.#port.unsubscribe(entry.interest, why);
+    this.#options.interests.unsubscribe(entry.interest, why);
   }
 }
 

@@ -35,7 +35,7 @@ export interface Answer {
 export class ViewPool {
   readonly watchers = new Watchers();
   readonly #type: TypeUrl;
-  readonly #options: ViewsOptions;
+  readonly options: ViewsOptions;
   readonly #registry: InterestRegistry;
   readonly #onEmpty: () => void;
   readonly #views = new Map<string, View[]>();
@@ -45,26 +45,17 @@ export class ViewPool {
   constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
     this.#onEmpty = emptied;
     this.#type = type;
-    this.#options = options;
+    this.options = options;
     this.#registry = registry;
   }
 
-  get controlPlane(): string {
-    return this.#options.controlPlane;
-  }
-
-  /** By `Clock.monotonic()`. */
-  now(): number {
-    return this.#options.clock.monotonic();
-  }
-
   answered(answer: Answer): void {
-    this.#options.answered(this.#type, answer);
-    this.#options.traces?.answered(answer.receivedAt, answer.isAccepted);
+    this.options.answered(this.#type, answer);
+    this.options.traces?.answered(answer.receivedAt, answer.isAccepted);
   }
 
   timed(compose: () => Composed): Composed {
-    const { traces, clock } = this.#options;
+    const { traces, clock } = this.options;
     if (traces === undefined) return compose();
     const from = clock.monotonic();
     const composed = compose();
@@ -83,10 +74,10 @@ export class ViewPool {
     if (before === selection) return view;
     for (const { id, name, parameters } of view.uncached) {
       if (before?.has(id) === true) continue;
-      this.#options.interests.resubscribe({ type: this.#type, selector: name, parameters });
+      this.options.interests.resubscribe({ type: this.#type, selector: name, parameters });
     }
     const misses = view.unresolvedNames.size;
-    this.#options.lookedUp(this.#type, view.items.size - misses, misses);
+    this.options.lookedUp(this.#type, view.items.size - misses, misses);
     return view;
   }
 
@@ -132,8 +123,8 @@ export class ViewPool {
     for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
-    const catalog = this.#options.catalogs[access.side];
-    const view = new View(catalog, this.#type, selection, access, () => this.#options.clock.now(), base);
+    const catalog = this.options.catalogs[access.side];
+    const view = new View(catalog, this.#type, selection, access, () => this.options.clock.now(), base);
     this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
     this.watchers.add(view);
     return view;

@@ -81,9 +81,9 @@ export const mutations: readonly Wrong[] = [
     name: 'what upstream removed is not written',
     rule: 4,
     file: 'src/cache/store.ts',
-    right: '    for (const name of changed.keys()) this.#journal.resource(type, name);',
+    right: '    for (const name of changed.keys()) this.tables.journal.resource(type, name);',
     wrong:
-      '    for (const name of changed.keys()) if (this.tables.get(type)?.resources.has(name)) this.#journal.resource(type, name);',
+      '    for (const name of changed.keys()) if (this.tables.get(type)?.resources.has(name)) this.tables.journal.resource(type, name);',
   },
   {
     name: 'a change sends everything again',

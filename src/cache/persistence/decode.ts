@@ -7,7 +7,7 @@ import {
   type TypeUrl,
   typeUrl,
 } from '../../model/brand.ts';
-import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { Change, ChangedName, Content, RecordedChanges } from '../../model/change.ts';
 import type { Clock } from '../../model/clock.ts';
 import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
@@ -122,7 +122,6 @@ export class Decoder {
   readonly #resources: Restored['resources'][number][] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
-  #changes: readonly Change[] = [];
   #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
   readonly #restoredHolders = new Map<string, Holder>();
@@ -148,23 +147,19 @@ export class Decoder {
   }
 
   /** The error says that it is not what `encode` wrote. */
-  finish(): Result<Restored> {
+  finish(): Result<Restored & Pick<RecordedChanges, 'changes'>> {
     const interests: InterestState[] = [];
     const versions: Restored['versions'][number][] = [];
+    const changes: Change[] = [];
     this.#try(() => {
       for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
-      const changes = this.#later.filter(({ kind }) => kind === 'change').map((row) => this.#change(row));
-      this.#changes = changes.toSorted((a, b) => a.revision - b.revision);
+      for (const row of this.#later) if (row.kind === 'change') changes.push(this.#change(row));
     });
     if (this.#problem !== undefined) return fail(this.#problem);
     if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
-    return ok({ resources: this.#resources, interests, versions });
-  }
-
-  /** After `finish`: the recorded changes, the oldest first. */
-  changes(): readonly Change[] {
-    return this.#changes;
+    changes.sort((a, b) => a.revision - b.revision);
+    return ok({ resources: this.#resources, interests, versions, changes });
   }
 
   #try(read: () => void): void {
