@@ -30,7 +30,7 @@ import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn, type VariantsOf } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
-import type { CommitChanges } from './update.ts';
+import { CommitChanges } from './update.ts';
 
 const everything: Scope = {};
 
@@ -71,18 +71,12 @@ export class HeldNames implements Gate {
     const gated =
       this.#gated.has(table.type) || (transaction !== undefined && this.#guard?.stops(transaction) === true);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
-    return new HeldTransaction(
-      table,
-      gated,
-      this.#isQueued,
-      this.holds,
-      this.#tables.options.clock.monotonic(),
-    );
+    return new HeldTransaction(table, gated, this.#isQueued, this.holds, transaction?.holder.key);
   }
 
-  /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
-  close(opened: HeldTransaction, commit: Commit, holder?: string, released?: string): Commit {
-    opened.settle(holder, released);
+  /** After the transaction: how each side sees the commit. */
+  close(opened: HeldTransaction, commit: Commit): Commit {
+    opened.settle();
     opened.admit(commit.resolved);
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
@@ -242,12 +236,11 @@ export class HeldNames implements Gate {
     const others = [...table.names(WILDCARD)].filter((name) => table.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
     this.#tables.nextRevision();
-    const before = table.changesOf(names);
-    const shown = this.#snapshots(type, names);
+    const changes = this.#changesOf(table, names);
     for (const name of names) this.#replace(table, name, contents.get(name) ?? []);
-    const changed = mergeChanges(before, table.changesOf(names));
+    changes.touchAll(table.changesOf(names));
     const operation = { verb: 'rollback', reason } as const;
-    const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, operation);
+    const receivedAt = this.#commit(type, changes, ['released', 'canary'], undefined, operation);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
     this.#tables.forgetIfEmpty(table);
     this.notify();
@@ -340,11 +333,9 @@ export class HeldNames implements Gate {
       const table = this.#tables.of(type);
       const { held } = table;
       const names = meant.map(({ name }) => name);
-      if (names.length === 0) continue;
       this.#tables.nextRevision();
       const version = sides.includes('released') ? table.heldVersion : undefined;
-      const constraints = table.changesOf(names);
-      const before = this.#snapshots(type, names);
+      const changes = this.#changesOf(table, names);
       const left: ResourceName[] = [];
       const joined: ResourceName[] = [];
       for (const name of names) {
@@ -357,14 +348,17 @@ export class HeldNames implements Gate {
       }
       this.#tables.forgetIfEmpty(table);
       if (left.length + joined.length === 0) continue;
-      const receivedAt = this.#commit(type, constraints, before, sides, version, operation);
+      const receivedAt = this.#commit(type, changes, sides, version, operation);
       this.#changes.push({ receivedAt, type, joined, left });
     }
     this.notify();
   }
 
-  #snapshots(type: TypeUrl, names: Iterable<ResourceName>): ReadonlyMap<ResourceName, Snapshot> {
-    return new Map(Iterator.from(names).map((name) => [name, this.snapshot(type, name)]));
+  /** What may look different once these names are seen otherwise, and what is there before. */
+  #changesOf(table: TypeTable, names: Iterable<ResourceName>): CommitChanges {
+    const changes = new CommitChanges(undefined, (name) => this.snapshot(table.type, name));
+    changes.touchAll(table.changesOf(names));
+    return changes;
   }
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
@@ -399,8 +393,7 @@ export class HeldNames implements Gate {
   /** Returns when it arrived, as `Clock.monotonic()` says it. */
   #commit(
     type: TypeUrl,
-    changed: Commit['changed'],
-    before: ReadonlyMap<ResourceName, Snapshot>,
+    { names: changed, contents }: CommitChanges,
     sides: readonly Side[],
     version?: string,
     operation?: Commit['operation'],
@@ -411,9 +404,6 @@ export class HeldNames implements Gate {
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], operation };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
-    const contents = new Map(
-      [...before].map(([name, was]) => [name, { before: was, after: this.snapshot(type, name) }]),
-    );
     this.#tables.options.publish?.({
       ...commit,
       contents,
@@ -453,11 +443,3 @@ function moved(before: VariantsOf | undefined, moves: readonly Move[]): Variants
 
 /** Canaries see what upstream says. */
 const isShown = ({ masked, canary }: HeldName): boolean => masked === undefined && canary === undefined;
-
-/** What looks different where either of both does. */
-function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['changed'] {
-  const merged = new Map(a);
-  for (const [name, constraints] of b)
-    merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
-  return merged;
-}

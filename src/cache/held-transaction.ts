@@ -38,6 +38,8 @@ export class HeldTransaction {
   readonly #isQueued: IsQueued;
   readonly #holds: Holds;
   readonly #now: number;
+  /** Who has said something, and the version of its last response before this one. */
+  readonly #said: { readonly holder: string; readonly before: string | undefined } | undefined;
   /** Every name that changes. */
   readonly #names = new Set<ResourceName>();
   /** Of names that were held before: what upstream had. */
@@ -54,12 +56,13 @@ export class HeldTransaction {
    */
   readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
-  constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, now: number) {
+  constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, holder?: string) {
     this.table = table;
+    this.#said = holder === undefined ? undefined : { holder, before: table.versions.get(holder) };
     this.#isGated = isGated;
     this.#isQueued = (name, isRemoved) => isGated && isQueued(name, isRemoved);
     this.#holds = holds;
-    this.#now = now;
+    this.#now = table.all.options.clock.monotonic();
   }
 
   /** Must be called before the variants of a name change for the first time. */
@@ -159,13 +162,14 @@ export class HeldTransaction {
 
   /**
    * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
-   * upstream has are held no more. `released`: the version of the holder's last response before this one.
+   * upstream has are held no more.
    */
-  settle(holder: string | undefined, released: string | undefined): void {
+  settle(): void {
     for (const name of this.#names) this.#settle(name);
     const { held, releasedVersions } = this.table;
-    if (held.size === 0 || holder === undefined || released === undefined) return;
-    if (!releasedVersions.has(holder)) releasedVersions.set(holder, released);
+    if (held.size === 0 || this.#said?.before === undefined) return;
+    const { holder, before } = this.#said;
+    if (!releasedVersions.has(holder)) releasedVersions.set(holder, before);
   }
 
   /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */

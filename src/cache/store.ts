@@ -232,19 +232,14 @@ export class Store extends CatalogReader {
     const { type } = transaction;
     const table = this.tables.of(type);
     const held = this.held.open(table, transaction);
-    const before = held && table.versions.get(transaction.holder.key);
     if (transaction.version !== undefined) table.setVersion(transaction.holder.key, transaction.version);
     const changes = this.#changesOf(type, held);
     new Update(table, transaction, next, changes).run();
-    const commit = this.#commit(type, transaction.version, receivedAt, changes);
-    const closed =
-      held === undefined ? commit : this.held.close(held, commit, transaction.holder.key, before);
-    return withContents(closed, changes);
+    return this.#commit(table, changes, transaction.version, held, receivedAt);
   }
 
   restamp(change: Restamp): Commit {
     const { type, moves, unresolved } = change;
-    const receivedAt = this.tables.options.clock.monotonic();
     const table = this.tables.of(type);
     const next = this.tables.nextRevision();
     const changes = restamp(table, moves, 'said', next);
@@ -254,7 +249,7 @@ export class Store extends CatalogReader {
       table.interests.forgetAnswer(interest);
       this.tables.journal.interest(interest);
     }
-    return this.#commit(type, undefined, receivedAt, changes);
+    return this.#commit(table, changes, undefined, undefined);
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
@@ -267,11 +262,9 @@ export class Store extends CatalogReader {
     const ofSides = this.held.expire(table, variant, changes);
     if (version === undefined && !ofSides) return undefined;
     this.tables.nextRevision();
-    const commit = this.#commit(type, version, this.tables.options.clock.monotonic(), changes);
     const held = this.held.open(table);
-    if (held === undefined) return withContents(commit, changes);
-    held.passing(name, ofSides);
-    return withContents(this.held.close(held, commit), changes);
+    held?.passing(name, ofSides);
+    return this.#commit(table, changes, version, held);
   }
 
   /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
@@ -329,14 +322,12 @@ export class Store extends CatalogReader {
     this.tables.journal.interest(interest);
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
-    const dropped = (name: ResourceName): void => this.tables.journal.resource(interest.type, name);
-    dropContentOf(table, interest, changes, held?.leaving, dropped);
+    dropContentOf(table, interest, changes, held?.leaving);
     this.held.interestEnded(table, interest);
     this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
     this.tables.nextRevision();
-    const commit = this.#commit(interest.type, version, this.tables.options.clock.monotonic(), changes);
-    return held === undefined ? commit : this.held.close(held, commit);
+    return this.#commit(table, changes, version, held);
   }
 
   /** Takes in what was persisted. What upstream does not deliver again is removed when upstream has answered. */
@@ -415,11 +406,21 @@ export class Store extends CatalogReader {
     return version;
   }
 
-  #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
+  /** `held`: where something is, each side sees its part. */
+  #commit(
+    { type }: TypeTable,
+    changes: CommitChanges,
+    version: string | undefined,
+    held: HeldTransaction | undefined,
+    receivedAt = this.tables.options.clock.monotonic(),
+  ): Commit {
     const { names: changed, resolved } = changes;
     for (const name of changed.keys()) this.tables.journal.resource(type, name);
     for (const interest of resolved) this.tables.journal.interest(interest);
-    return { revision: this.revision, type, version, receivedAt, changed, resolved };
+    const commit: Commit = { revision: this.revision, type, version, receivedAt, changed, resolved };
+    const closed = held === undefined ? commit : this.held.close(held, commit);
+    const { contents } = changes;
+    return contents === undefined ? closed : { ...closed, contents };
   }
 
   #changesOf(type: TypeUrl, held: HeldTransaction | undefined): CommitChanges {
@@ -429,9 +430,6 @@ export class Store extends CatalogReader {
     return new CommitChanges(held?.changing, snapshot);
   }
 }
-
-const withContents = (commit: Commit, { contents }: CommitChanges): Commit =>
-  contents === undefined ? commit : { ...commit, contents };
 
 function contentOf(table: TypeTable, interest: Interest): InterestContent {
   const { selector, parameters } = interest;
@@ -445,14 +443,14 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
   return { hasContent: table.hasContent(interest), bytes };
 }
 
-/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` for each variant before. */
+/** Removes what only this interest saw, which has ended. `dropping` is called for each variant before. */
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
   changes: CommitChanges,
   dropping: ((entry: CacheEntry) => void) | undefined,
-  dropped: (name: ResourceName) => void,
 ): void {
+  const dropped = (name: ResourceName): void => table.all.journal.resource(table.type, name);
   const { selector, parameters } = interest;
   const remover = new VariantRemover(table, changes, { unwanted: true, unanswered: [] });
   for (const name of table.namesOf(selector)) {

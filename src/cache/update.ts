@@ -70,6 +70,11 @@ export class CommitChanges {
     for (const alias of aliases) this.touch(resourceName(alias), constraints);
   }
 
+  /** The same for all of these. */
+  touchAll(changed: Commit['changed']): void {
+    for (const [name, all] of changed) for (const constraints of all) this.touch(name, constraints);
+  }
+
   #isNew(name: ResourceName, known: readonly Constraints[], constraints: Constraints): boolean {
     const all = getOrMake(this.#largeSets, name, () => new Set(known));
     const { size } = all;
