@@ -223,15 +223,18 @@ class IdleCache {
     this.#milliseconds = milliseconds;
     this.#over = over;
     this.#evicted = evicted;
-    this.#cache = this.#create(this.#maxSize());
+    this.#cache = this.#create();
   }
 
   add(entry: RegisteredInterest, bytes: number): void {
-    this.#resize();
+    const room = this.#options.maxCacheBytes();
+    const size = Math.max(1, Math.ceil(bytes));
     // An entry that is larger than everything may be is not taken at all.
-    this.#cache.set(entry, entry, { size: Math.max(1, Math.ceil(bytes)) });
+    const isTaken = size <= room;
+    if (isTaken) this.#cache.set(entry, entry, { size });
     this.#most = Math.max(this.#most, this.#cache.size);
-    if (this.#cache.has(entry)) this.#schedule();
+    while (this.#cache.calculatedSize > room && this.evict());
+    if (isTaken) this.#schedule();
     else this.#evicted(entry);
   }
 
@@ -253,12 +256,12 @@ class IdleCache {
 
   #clear(): void {
     this.#most = 0;
-    this.#cache = this.#create(this.#maxSize());
+    this.#cache = this.#create();
   }
 
-  #create(maxSize: number): LRUCache<RegisteredInterest, RegisteredInterest> {
+  #create(): LRUCache<RegisteredInterest, RegisteredInterest> {
     return new LRUCache<RegisteredInterest, RegisteredInterest>({
-      maxSize,
+      maxSize: Number.MAX_SAFE_INTEGER, // sizes are added up; `add` knows the bound, which a reload may change
       ttl: Math.max(1, this.#milliseconds),
       // The injected clock, asked each time: lru-cache would remember its answer by a timer of its own.
       perf: { now: () => this.#options.clock.monotonic() },
@@ -270,18 +273,6 @@ class IdleCache {
         if (reason === 'evict') this.#evicted(entry);
       },
     });
-  }
-
-  #maxSize(): number {
-    return Math.max(1, Math.floor(this.#options.maxCacheBytes()));
-  }
-
-  #resize(): void {
-    const maxSize = this.#maxSize();
-    if (maxSize === this.#cache.maxSize) return;
-    const before = this.#cache;
-    this.#cache = this.#create(maxSize);
-    this.#cache.load(before.dump());
   }
 
   /** All have the same time, so the least recently used is the next one. */
