@@ -172,7 +172,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   refersTo(reference: Reference): boolean {
-    if (this.#view.referencesAtHead.has(reference)) return true;
+    if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
     // What the client has and the view does not show.
     return [this.#position?.overlay, this.#deferred].some(
       (all) => all && referencesOfAll(all).has(reference),
@@ -183,7 +183,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const view = this.#view;
     if (this.#position !== undefined) return this.#position.newReferencesIn(view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
-    return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
+    return this.resumed && (this.#isDelta || this.polls === 'client')
+      ? view.referencesAt(view.head)
+      : new Set();
   }
 
   has(name: ResourceName): boolean {

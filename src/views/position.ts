@@ -116,7 +116,7 @@ export class Position {
 
   /** What a view shows and the client does not have refers to these, and what it has did not. */
   newReferencesIn(view: View): References {
-    if (this.view !== view) return view.referencesAtHead.difference(this.references);
+    if (this.view !== view) return view.referencesAt(view.head).difference(this.references);
     const since = view.referencesSince(this.revision);
     return this.overlay === undefined ? since : since.difference(referencesOfAll(this.overlay));
   }

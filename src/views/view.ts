@@ -351,10 +351,6 @@ export class View {
     for (const item of this.base.changedSince(revision)) if (!this.#hides(item)) yield item;
   }
 
-  get referencesAtHead(): References {
-    return this.referencesAt(this.head);
-  }
-
   /** What the resources at a revision refer to: that of the head, or of a subscriber. */
   referencesAt(revision: number): References {
     return getOrMake(this.#referencesAt, revision, () => {
