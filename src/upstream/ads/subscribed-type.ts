@@ -157,8 +157,8 @@ export abstract class SubscribedType {
 
   /** Nothing is subscribed, cached, to be unsubscribed or remembered. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
-    const left = this.subscriptions.size + this.acked.size + this.#toUnsubscribe.length;
-    return left + this.#mayReturn.size === 0;
+    const left = this.acked.size + this.#toUnsubscribe.length + this.#mayReturn.size;
+    return this.subscriptions.empty && left === 0;
   }
 
   /**
@@ -210,7 +210,7 @@ export abstract class SubscribedType {
     }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
-    if (this.subscriptions.size === 0) {
+    if (this.subscriptions.empty) {
       if (this.acked.size > 0) this.#apply({ complete: true, unwanted: true });
       this.acked.clear();
       return;
@@ -343,7 +343,7 @@ export abstract class SubscribedType {
   /** A response has been judged by these rules. */
   received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
     const { nonce } = response;
-    if (this.subscriptions.size === 0) {
+    if (this.subscriptions.empty) {
       // An answer that was in flight when its last subscription ended.
       this.nonce = nonce;
       this.stream.send([this.reply()]);

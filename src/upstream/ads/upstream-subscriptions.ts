@@ -96,15 +96,13 @@ export class UpstreamSubscriptions {
   readonly unresolved = new Set<UpstreamSubscription>();
   /** Of those, wildcards and globs: few or none. */
   readonly unresolvedCollections = new Set<UpstreamSubscription>();
-  #size = 0;
 
   constructor(locators: boolean) {
     this.locators = locators;
   }
 
-  /** Number of subscriptions. */
-  get size(): number {
-    return this.#size;
+  get empty(): boolean {
+    return this.#bySelector.size === 0;
   }
 
   get hasCollection(): boolean {
@@ -125,7 +123,6 @@ export class UpstreamSubscriptions {
     if (subscription.kind === 'glob') this.#globs.add(selector);
     this.unresolved.add(subscription);
     if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
-    this.#size++;
     return { subscription, created: true, repeated };
   }
 
@@ -143,7 +140,6 @@ export class UpstreamSubscriptions {
       this.#globs.delete(selector);
     }
     this.resolved(subscription);
-    this.#size--;
     return subscription;
   }
 
