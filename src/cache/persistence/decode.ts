@@ -15,7 +15,7 @@ import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
 import type { Ttl, Variant } from '../../model/resource.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { attempt, fail, ok, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
@@ -164,11 +164,8 @@ export class Decoder {
 
   #try(read: () => void): void {
     if (this.#problem !== undefined) return;
-    try {
-      read();
-    } catch (error) {
-      this.#problem = String(error);
-    }
+    const tried = attempt(read, String);
+    if (!tried.ok) this.#problem = tried.error;
   }
 
   #resource(row: Row): void {

@@ -11,7 +11,7 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import { attempt, type Result } from '../../model/result.ts';
 import { makeDirectory, setAside } from '../../package/files.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
@@ -51,17 +51,10 @@ export class DiskServer {
   }
 
   answer<O extends Operation>(request: DiskRequest<O>): Reply<O> {
-    try {
-      return ok(carryOut(this, request));
-    } catch (thrown) {
-      const error = diskError(thrown);
-      try {
-        this.#database?.rollback();
-      } catch {
-        // what was thrown first says more
-      }
-      return fail(error);
-    }
+    const reply = attempt(() => carryOut(this, request), diskError);
+    // What was thrown first says more than what the rollback throws.
+    if (!reply.ok) attempt(() => this.#database?.rollback(), diskError);
+    return reply;
   }
 
   get #opened(): Database {

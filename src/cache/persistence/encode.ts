@@ -42,22 +42,21 @@ export interface ChangeSource {
 
 /** Of what is dirty, or of everything that may be kept. */
 export function takeSnapshot(
-  tables: Iterable<readonly [TypeUrl, TypeTable]>,
+  tables: ReadonlyMap<TypeUrl, TypeTable>,
   dirt: Dirt,
   excluded: ReadonlySet<TypeUrl>,
   history?: ChangeSource,
 ): readonly SnapshotRow[] {
   const rows: SnapshotRow[] = [];
-  const known = new Map(tables);
   if (dirt.everything) {
-    for (const [type, table] of known) if (!excluded.has(type)) takeAll(type, table, rows);
+    for (const [type, table] of tables) if (!excluded.has(type)) takeAll(type, table, rows);
     for (const change of history?.changes() ?? []) {
       if (!excluded.has(change.type)) rows.push(changeRow(change.type, change.revision, change));
     }
     return rows;
   }
   for (const [type, { resources, interests, versions, changes }] of dirt.types) {
-    const table = known.get(type);
+    const table = tables.get(type);
     const touched = new Map(interests);
     for (const name of new Set([...resources, ...heldNames(table, interests.values())])) {
       rows.push(resourceRow(type, table, name));

@@ -17,10 +17,6 @@ export interface AckedVariant extends Identity {
   hasTtl: boolean;
 }
 
-/** A variant in a set: its name and its constraints. */
-export const variantKey = ({ name, constraints }: Identity): string =>
-  JSON.stringify([name, constraints.key]);
-
 /**
  * The variants that upstream has delivered for one (holder, type): names, constraints and versions, without content.
  * The store has the same variants.

@@ -16,7 +16,7 @@ import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.t
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
 import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
-import { type AckedVariant, variantKey } from './acked-resources.ts';
+import type { AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import { ResponseParts } from './response-parts.ts';
 import { SubscribedType } from './subscribed-type.ts';
@@ -41,9 +41,9 @@ export class DeltaType extends SubscribedType {
   #initialVersions = noVersions;
   /**
    * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
-   * upstream sends all of it again. By `variantKey`.
+   * upstream sends all of it again.
    */
-  readonly #resendable = new Map<string, Identity>();
+  readonly #resendable = new VariantSet();
   /** Subscriptions that still expect names to be sent again. */
   readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
@@ -156,7 +156,7 @@ export class DeltaType extends SubscribedType {
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
   #expectResent(subscription: UpstreamSubscription): void {
     if (subscription.kind === 'name') return;
-    const sent = [...this.covered(subscription), ...this.#resendable.values()];
+    const sent = [...this.covered(subscription), ...this.#resendable.all()];
     subscription.expectedNames = new Set(
       sent.filter((variant) => subscription.shows(variant)).map(({ name }) => name),
     );
@@ -203,8 +203,7 @@ export class DeltaType extends SubscribedType {
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
     if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
-      if (variant.confirmed && subscription.shows(variant))
-        this.#resendable.set(variantKey(variant), variant);
+      if (variant.confirmed && subscription.shows(variant)) this.#resendable.add(variant);
     }
     this.leave(subscription);
   }
@@ -348,7 +347,7 @@ export class DeltaType extends SubscribedType {
   #markReceived(variant: Identity): void {
     if (this.#resendable.size + this.#awaitingResend.size === 0) return;
     const { name, constraints } = variant;
-    this.#resendable.delete(variantKey(variant));
+    this.#resendable.delete(variant);
     for (const subscription of this.#awaitingResend.size > 0 ? this.subscriptions.collecting(name) : []) {
       if (!subscription.isFor(constraints)) continue;
       if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
@@ -526,13 +525,10 @@ function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReadin
 function* notFound({ bodies, removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
   if (resourceErrors.length === 0) return;
   const names = new Set(removed.map(({ name }) => name));
-  const said = new Set(removedVariants.map(variantKey));
+  const said = new VariantSet(removedVariants);
   for (const error of resourceErrors) {
-    const key = variantKey(error);
-    if (error.code !== Code.NOT_FOUND || names.has(error.name) || said.has(key) || bodies.has(error))
-      continue;
-    said.add(key);
-    yield error;
+    const isNew = error.code === Code.NOT_FOUND && !names.has(error.name) && !bodies.has(error);
+    if (isNew && said.add(error)) yield error;
   }
 }
 

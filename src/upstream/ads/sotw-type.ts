@@ -295,8 +295,7 @@ export class SotwType extends SubscribedType {
 
   /** A name that is present is resolved, even if nothing changed: if it is missing later, it is absent. */
   #resolvePresent(missing: readonly Identity[]): void {
-    const lacking = new VariantSet();
-    for (const identity of missing) lacking.add(identity);
+    const lacking = new VariantSet(missing);
     for (const subscription of [...this.subscriptions.unresolved]) {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
       const present = this.covered(subscription).some(
@@ -383,8 +382,9 @@ function* readSotw(
   if (!read.ok) return read;
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
-  const before = new VariantSet<Placed>();
-  for (const [at, { name, constraints }] of replaced.entries()) before.add({ name, constraints, at });
+  const before = new VariantSet<Placed>(
+    replaced.map(({ name, constraints }, at) => ({ name, constraints, at })),
+  );
   const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);
   const isDoubtful = ({ name, constraints }: Put, offset: number): boolean => {
     // Where upstream cannot delete, all variants of a name count as received.

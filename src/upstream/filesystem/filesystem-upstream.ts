@@ -446,8 +446,7 @@ const emptyContent: TypeContent = contentOf(new Map());
 
 /** Those of `before` whose variant is not there now. */
 function lacking(now: readonly Put[], before: readonly Put[]): Removal[] {
-  const there = new VariantSet();
-  for (const put of now) there.add(put);
+  const there = new VariantSet(now);
   return before.filter((put) => !there.has(put)).map(({ name, constraints }) => ({ name, constraints }));
 }
 
