@@ -1,6 +1,6 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -50,11 +50,7 @@ export class Interests {
 
   /** False if it was not there. */
   delete(interest: Interest): boolean {
-    const index = this.#bySelector.get(interest.selector);
-    if (index?.get(interest.parameters) === undefined) return false;
-    index.delete(interest.parameters);
-    if (index.size === 0) this.#bySelector.delete(interest.selector);
-    return true;
+    return deleteIn(this.#bySelector, interest.selector, interest.parameters);
   }
 
   *all(): Iterable<InterestState> {

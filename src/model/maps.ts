@@ -19,3 +19,15 @@ export function countIn<Key>(counts: Map<Key, number>, key: Key, more: number): 
   if (count > 0) counts.set(key, count);
   else counts.delete(key);
 }
+
+/** Takes one out of what is under a key, which goes when it is empty. False: it was not there. */
+export function deleteIn<Key, Item>(
+  map: Map<Key, { delete(item: Item): boolean; readonly size: number }>,
+  key: Key,
+  item: Item,
+): boolean {
+  const all = map.get(key);
+  if (all?.delete(item) !== true) return false;
+  if (all.size === 0) map.delete(key);
+  return true;
+}

@@ -1,7 +1,7 @@
 import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import {
@@ -182,13 +182,11 @@ export class InterestRegistry {
   #end(entry: RegisteredInterest, why: EndReason): void {
     const { type, selector, parameters } = entry.interest;
     const selectors = this.#entries.get(type);
-    const index = selectors?.get(selector);
-    if (index?.get(parameters) !== entry) return;
+    if (selectors?.get(selector)?.get(parameters) !== entry) return;
     this.#justLeft.delete(entry);
     this.#idleWithContent.delete(entry);
-    index.delete(parameters);
-    if (index.size === 0) selectors?.delete(selector);
-    if (selectors?.size === 0) this.#entries.delete(type);
+    deleteIn(selectors, selector, parameters);
+    if (selectors.size === 0) this.#entries.delete(type);
     this.#options.interests.unsubscribe(entry.interest, why);
   }
 }

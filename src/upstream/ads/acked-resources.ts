@@ -1,5 +1,5 @@
 import { type ResourceName, resourceName } from '../../model/brand.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { deleteIn, getOrMake } from '../../model/maps.ts';
 import { GlobIndex } from '../../model/xdstp.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 
@@ -83,9 +83,6 @@ export class AckedResources extends VariantSet<AckedVariant> {
   }
 
   #unlink(variant: AckedVariant): void {
-    for (const alias of variant.aliases.map(resourceName)) {
-      const aliased = this.#byAlias.get(alias);
-      if (aliased?.delete(variant) === true && aliased.size === 0) this.#byAlias.delete(alias);
-    }
+    for (const alias of variant.aliases) deleteIn(this.#byAlias, resourceName(alias), variant);
   }
 }

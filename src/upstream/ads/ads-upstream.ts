@@ -9,7 +9,7 @@ import {
   type LoadTarget,
   type LoadUpstream,
 } from '../../model/load.ts';
-import { countIn, getOrMake } from '../../model/maps.ts';
+import { countIn, deleteIn, getOrMake } from '../../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -506,9 +506,7 @@ class RefusedInterests {
 
   /** False if it was not refused. */
   delete(interest: Interest, set: ParametersKey): boolean {
-    const waiting = this.#waiting.get(set);
-    if (waiting?.delete(idOf(interest)) !== true) return false;
-    if (waiting.size === 0) this.#waiting.delete(set);
+    if (!deleteIn(this.#waiting, set, idOf(interest))) return false;
     countIn(this.#counts, interest.parameters.key, -1);
     return true;
   }

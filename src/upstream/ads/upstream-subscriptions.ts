@@ -1,6 +1,6 @@
 import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { deleteIn, getOrMake } from '../../model/maps.ts';
 import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { covers } from '../../model/selection.ts';
@@ -129,16 +129,12 @@ export class UpstreamSubscriptions {
   /** Removes an interest. Returns its subscription if no interest is left in it. */
   delete(interest: Interest): UpstreamSubscription | undefined {
     const { selector } = interest;
-    const subscriptions = this.#bySelector.get(selector);
     const subscription = this.covering(interest);
-    if (subscriptions === undefined || subscription === undefined) return undefined;
+    if (subscription === undefined) return undefined;
     subscription.interests.delete(interest.parameters.key);
     if (subscription.interests.size > 0) return undefined;
-    subscriptions.delete(subscription.parameters);
-    if (subscriptions.size === 0) {
-      this.#bySelector.delete(selector);
-      this.#globs.delete(selector);
-    }
+    deleteIn(this.#bySelector, selector, subscription.parameters);
+    if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
     this.resolved(subscription);
     return subscription;
   }
@@ -282,20 +278,15 @@ export class UnansweredUnsubscribed {
 
   /** False: it is none of them. */
   delete(subscription: UpstreamSubscription): boolean {
-    const subscriptions = this.#bySelector.get(subscription.selector);
-    if (subscriptions?.delete(subscription) !== true) return false;
-    if (subscriptions.size === 0) this.#bySelector.delete(subscription.selector);
-    return true;
+    return deleteIn(this.#bySelector, subscription.selector, subscription);
   }
 
   /** Its answer is not on the way any more. */
   forget(subscription: UpstreamSubscription): void {
     this.delete(subscription);
     const { selector, parameters } = subscription;
-    const answered = this.#answered.get(selector);
-    if (answered?.get(parameters) !== subscription) return;
-    answered.delete(parameters);
-    if (answered.size === 0) this.#answered.delete(selector);
+    if (this.#answered.get(selector)?.get(parameters) === subscription)
+      deleteIn(this.#answered, selector, parameters);
   }
 
   clear(): void {
