@@ -1,4 +1,5 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { MapInUse } from '../../model/maps.ts';
 import type { Result } from '../../model/result.ts';
 import { atOnce, type InTurns } from '../../model/time-slices.ts';
 import { type Interest, type Move, roleOf, type Transaction } from '../../model/transaction.ts';
@@ -10,7 +11,7 @@ import { SotwType } from './sotw-type.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type MachineOptions, mostAwaited, StreamEffects } from './stream-effects.ts';
 import type { SubscribedType } from './subscribed-type.ts';
-import { TypesInUse } from './types-in-use.ts';
+import { manyTypes } from './suspicion.ts';
 import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /** So many types that were never subscribed are refused on one stream; others are ignored. */
@@ -21,7 +22,7 @@ const maxUnsolicited = 100;
  * what is to be done. Each type on it is a machine of its own, `DeltaType` or `SotwType` (protocol §5b).
  */
 export class StreamMachine extends StreamEffects {
-  readonly #types = new TypesInUse<SubscribedType>();
+  readonly #types = new MapInUse<TypeUrl, SubscribedType>(manyTypes);
   /** Types that came on this stream and were never subscribed. */
   readonly #unsolicited = new Set<TypeUrl>();
   #connected = false;
