@@ -1,11 +1,11 @@
 import type { Access, Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { InTurns } from '../model/time-slices.ts';
-import type { Interest, Selector } from '../model/transaction.ts';
+import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
 import type { Composed } from './shared-responses.ts';
@@ -173,38 +173,32 @@ export interface Affected {
 
 /** The views of one type, found by what they watch: a change costs work only where it can be seen. */
 export class Watchers {
-  readonly #byName = new Map<Selector, ParameterIndex<Set<View>>>();
-  readonly #collections = new ParameterIndex<Set<View>>();
+  /** All wildcards and globs are under the wildcard. */
+  readonly #indexes = new Map<Selector, ParameterIndex<Set<View>>>();
 
   add(view: View): void {
     for (const { selector, parameters } of view.selection.entries.values()) {
-      const index = this.#indexOf(selector) ?? new ParameterIndex<Set<View>>();
-      if (index !== this.#collections) this.#byName.set(selector, index);
+      const index = getOrMake(this.#indexes, watched(selector), () => new ParameterIndex());
       getOrMake(index, parameters, () => new Set()).add(view);
     }
   }
 
   delete(view: View): void {
     for (const { selector, parameters } of view.selection.entries.values()) {
-      const index = this.#indexOf(selector);
-      const views = index?.get(parameters);
+      const views = this.#indexes.get(watched(selector))?.get(parameters);
       views?.delete(view);
-      if (views?.size === 0) index?.delete(parameters);
-      if (index?.size === 0) this.#byName.delete(selector);
+      if (views?.size === 0) deleteIn(this.#indexes, watched(selector), parameters);
     }
-  }
-
-  #indexOf(selector: Selector): ParameterIndex<Set<View>> | undefined {
-    return isCollection(selector) ? this.#collections : this.#byName.get(selector);
   }
 
   affected(commit: Commit): Map<View, Affected> {
     const views = new Map<View, Affected>();
+    const collections = this.#indexes.get(WILDCARD);
     for (const [name, changed] of commit.changed) {
-      const named = this.#byName.get(name);
+      const named = this.#indexes.get(name);
       for (const constraints of changed) {
         if (named !== undefined) touch(views, named.matching(constraints), name);
-        touch(views, this.#collections.matching(constraints), name);
+        if (collections !== undefined) touch(views, collections.matching(constraints), name);
       }
     }
     for (const interest of commit.resolved) this.#resolve(views, interest);
@@ -212,15 +206,15 @@ export class Watchers {
   }
 
   #resolve(views: Map<View, Affected>, { selector, parameters }: Interest): void {
-    if (!isCollection(selector)) {
-      touch(views, [this.#byName.get(selector)?.get(parameters) ?? []], selector);
-      return;
-    }
-    for (const view of this.#collections.get(parameters) ?? []) {
-      if (view.selection.hasCollectionSelector(selector)) entry(views, view).collectionResolved = true;
-    }
+    const watching = this.#indexes.get(watched(selector))?.get(parameters) ?? [];
+    if (!isCollection(selector)) touch(views, [watching], selector);
+    else
+      for (const view of watching)
+        if (view.selection.hasCollectionSelector(selector)) entry(views, view).collectionResolved = true;
   }
 }
+
+const watched = (selector: Selector): Selector => (isCollection(selector) ? WILDCARD : selector);
 
 function touch(views: Map<View, Affected>, sets: Iterable<Iterable<View>>, name: ResourceName): void {
   for (const set of sets) {

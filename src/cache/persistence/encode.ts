@@ -246,10 +246,9 @@ function resourceBody(
   const uncached = all.filter(({ variant }) => variant.doNotCache);
   return {
     variants: variants.map((one) => variantBody(one, times)),
-    ...(uncached.length === 0
-      ? {}
-      : { uncached: uncached.map(({ variant }) => base64(variant.constraints.bytes)) }),
-    ...(bindings.length === 0 ? {} : { bindings }),
+    uncached:
+      uncached.length === 0 ? undefined : uncached.map((one) => base64(one.variant.constraints.bytes)),
+    bindings: bindings.length === 0 ? undefined : bindings,
   };
 }
 

@@ -224,14 +224,15 @@ export class DeltaType extends SubscribedType {
 
   #commit({ version }: IncomingResponse, reading: DeltaReading): Transaction {
     const { subscriptions, holder, type } = this;
-    const { resourceErrors } = reading;
-    this.isEmpty = isEmpty(reading);
+    const { removed, removedVariants, resourceErrors } = reading;
+    const said = [reading.puts, removed, removedVariants, resourceErrors];
+    this.isEmpty = said.every(({ length }) => length === 0);
     this.beginReading(resourceErrors);
     if (this.isEmpty) for (const wildcard of subscriptions.named(WILDCARD)) this.endError(wildcard);
     this.#noteRepeated(reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
-    for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
-    for (const identity of reading.removed) this.#remove(identity, true, reading);
+    for (const identity of removedVariants) this.#remove(identity, false, reading);
+    for (const identity of removed) this.#remove(identity, true, reading);
     for (const error of notFound(reading)) {
       if (error.name === WILDCARD) this.#empty(error, reading.bodies);
       else this.#remove(error, error.constraints.key === this.#plainKey, reading);
@@ -513,10 +514,6 @@ const isUnresolvable = ({ any, ttlMilliseconds, aliases }: Put): boolean =>
 /** Its own name may be anything: Envoy's test server makes one up. */
 const namesAskedFor = ({ aliases, constraints }: Put): readonly Identity[] =>
   aliases.map((alias) => ({ name: resourceName(alias), constraints }));
-
-function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
-  return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
-}
 
 /**
  * In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other, and
