@@ -7,7 +7,6 @@ import {
   type Put,
   type ResourceError,
   type Transaction,
-  transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
 import { isGlob } from '../../model/xdstp.ts';
@@ -223,12 +222,11 @@ export class DeltaType extends SubscribedType {
   }
 
   #commit({ version }: IncomingResponse, reading: DeltaReading): Transaction {
-    const { subscriptions, holder, type } = this;
     const { removed, removedVariants, resourceErrors } = reading;
     const said = [reading.puts, removed, removedVariants, resourceErrors];
     this.isEmpty = said.every(({ length }) => length === 0);
     this.beginReading(resourceErrors);
-    if (this.isEmpty) for (const wildcard of subscriptions.named(WILDCARD)) this.endError(wildcard);
+    if (this.isEmpty) for (const wildcard of this.subscriptions.named(WILDCARD)) this.endError(wildcard);
     this.#noteRepeated(reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
     for (const identity of removedVariants) this.#remove(identity, false, reading);
@@ -240,19 +238,7 @@ export class DeltaType extends SubscribedType {
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
     this.takeErrors(resourceErrors);
-    const { removals, resolved } = this.takeConcluded();
-    const unanswered = subscriptions.unansweredIn([...removals, ...resourceErrors]);
-    return transaction({
-      holder,
-      type,
-      version,
-      puts,
-      removals,
-      heartbeats,
-      resourceErrors,
-      resolved,
-      unanswered,
-    });
+    return this.saying({ version, puts, heartbeats, resourceErrors });
   }
 
   /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */

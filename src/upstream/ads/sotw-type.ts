@@ -6,7 +6,6 @@ import {
   type Put,
   type ResourceError,
   type Transaction,
-  transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
 import { parentGlob } from '../../model/xdstp.ts';
@@ -208,7 +207,7 @@ export class SotwType extends SubscribedType {
   }
 
   #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
-    const { subscriptions, holder, type, rules } = this;
+    const { subscriptions, rules } = this;
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
     this.#unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
@@ -221,9 +220,9 @@ export class SotwType extends SubscribedType {
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
-    this.remove(missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors)));
-    const { removals, resolved } = this.takeConcluded();
-    const allRemoved = removals.length === missing.length;
+    const gone = missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors));
+    this.remove(gone);
+    const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
     const mayComplete = fullState && !this.#storeSwept && allRemoved && namesWithErrors.size === 0;
@@ -231,19 +230,7 @@ export class SotwType extends SubscribedType {
     if (complete) this.#storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
-    return transaction({
-      holder,
-      type,
-      version,
-      puts,
-      removals,
-      heartbeats,
-      resourceErrors,
-      complete,
-      resolved,
-      unanswered: subscriptions.unansweredIn([...removals, ...resourceErrors]),
-      cannotDelete: !fullState,
-    });
+    return this.saying({ version, puts, heartbeats, resourceErrors, complete, cannotDelete: !fullState });
   }
 
   /** `isRepeatable`: the same resources again would say nothing new. */

@@ -406,21 +406,17 @@ export abstract class SubscribedType {
     const unanswered = subscriptions.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream);
     const wildcards = unanswered.filter(({ kind }) => kind === 'wildcard');
     const suffix = `${this.requestCount} ${this.type}`;
-    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, resourceTimeoutMs, wildcards);
+    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, wildcards);
     const expiring = unanswered.filter((one) => this.absentAfterTimeout(one));
     const isMute = !this.stream.controlPlaneResponded;
     const groups = Map.groupBy(expiring, (one) =>
       isMute && this.holdsUnconfirmed(one) ? 'silent' : undefined,
     );
-    for (const [after, group] of groups)
-      this.#awaitExpiry(`${after ?? 'expire'} ${suffix}`, resourceTimeoutMs, group, after);
+    for (const [after, group] of groups) this.#awaitExpiry(`${after ?? 'expire'} ${suffix}`, group, after);
   }
 
-  #awaitWildcards(
-    timer: string,
-    resourceTimeoutMs: number,
-    subscriptions: readonly UpstreamSubscription[],
-  ): void {
+  #awaitWildcards(timer: string, subscriptions: readonly UpstreamSubscription[]): void {
+    const { resourceTimeoutMs = 0 } = this.stream.options;
     this.stream.arm(timer, resourceTimeoutMs, () => {
       const unanswered = subscriptions.filter(
         (one) => !one.resolvedOnThisStream && this.subscriptions.has(one),
@@ -436,23 +432,19 @@ export abstract class SubscribedType {
         return;
       }
       if (waiting.length > 0) this.stream.add({ kind: 'overdue' });
-      this.#awaitWildcards(timer, resourceTimeoutMs, unanswered);
+      this.#awaitWildcards(timer, unanswered);
     });
   }
 
-  #awaitExpiry(
-    timer: string,
-    resourceTimeoutMs: number,
-    subscriptions: readonly UpstreamSubscription[],
-    after?: Postponed,
-  ): void {
+  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], after?: Postponed): void {
+    const { resourceTimeoutMs = 0 } = this.stream.options;
     this.stream[after === 'silent' ? 'armInSilence' : 'arm'](
       timer,
       after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
       () => {
         // The rejected response may have been the answer, so nothing is concluded yet.
         if (this.lastNack !== undefined) {
-          this.#awaitExpiry(timer, resourceTimeoutMs, subscriptions);
+          this.#awaitExpiry(timer, subscriptions);
           return;
         }
         const outcomes = Map.groupBy(
@@ -462,7 +454,7 @@ export abstract class SubscribedType {
         this.#concludeAbsent(outcomes.get('absent') ?? []);
         for (const postponed of ['extend', 'silent'] as const) {
           const later = outcomes.get(postponed);
-          if (later !== undefined) this.#awaitExpiry(timer, resourceTimeoutMs, later, postponed);
+          if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
         }
       },
     );
@@ -671,8 +663,18 @@ export abstract class SubscribedType {
     );
   }
 
+  /** What a response says, with what has been concluded from it. */
+  protected saying(
+    part: Pick<Transaction, 'puts' | 'heartbeats' | 'resourceErrors'> & Partial<Transaction>,
+  ): Transaction {
+    const { holder, type } = this;
+    const concluded = this.#takeConcluded();
+    const unanswered = this.subscriptions.unansweredIn([...concluded.removals, ...part.resourceErrors]);
+    return transaction({ holder, type, ...concluded, unanswered, ...part });
+  }
+
   /** What has been concluded is in a transaction now. */
-  protected takeConcluded() {
+  #takeConcluded() {
     const concluded = this.#concluded;
     this.#concluded = { removals: [], resolved: [] };
     return concluded;
@@ -680,7 +682,7 @@ export abstract class SubscribedType {
 
   #conclude(part: Partial<Transaction> = {}): void {
     const { removals, resolved } = this.#concluded;
-    if (removals.length + resolved.length > 0) this.#apply({ ...part, ...this.takeConcluded() });
+    if (removals.length + resolved.length > 0) this.#apply({ ...part, ...this.#takeConcluded() });
   }
 
   /** Applies a transaction that does not come from a response: it changes no version (protocol §3.10). */
