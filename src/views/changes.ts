@@ -81,17 +81,11 @@ export function comingBack(
   changes: Iterable<Change>,
   deferred: ReadonlyMap<string, RetainedResource> | undefined,
 ): Iterable<Change> {
-  return deferred === undefined ? changes : withDeferred(changes, deferred);
-}
-
-function* withDeferred(
-  changes: Iterable<Change>,
-  deferred: ReadonlyMap<string, RetainedResource>,
-): Iterable<Change> {
-  for (const change of changes) {
+  if (deferred === undefined) return changes;
+  return Iterator.from(changes).map((change) => {
     const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
-    yield has === undefined ? change : { ...change, lastSent: has };
-  }
+    return has === undefined ? change : { ...change, lastSent: has };
+  });
 }
 
 /** The changes of a view since a revision (-1: all of it), and the items that must be resent. */

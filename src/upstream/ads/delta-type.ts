@@ -124,9 +124,7 @@ export class DeltaType extends SubscribedType {
     this.#expectReturned(subscribed);
     const again = new Set(subscribed.map((subscription) => subscription.selector));
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
-    const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
-    const isPlain = only?.kind === 'wildcard' && only.parameters.entries.size === 0;
-    const named = isPlain && this.mayOmitWildcard ? [] : subscribed;
+    const named = requestCount === 1 && this.mayOmit(subscribed) ? [] : subscribed;
     if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     return [

@@ -121,9 +121,7 @@ export class SotwType extends SubscribedType {
   }
 
   #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingSotw {
-    const [only, ...others] = subscriptions;
-    const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
-    if (isPlain && !this.#hasNamed && this.mayOmitWildcard) return this.#name([], []);
+    if (!this.#hasNamed && this.mayOmit(subscriptions)) return this.#name([], []);
     const names: string[] = [];
     const locators: Locator[] = [];
     for (const { selector, parameters } of subscriptions) {

@@ -151,8 +151,9 @@ export abstract class SubscribedType {
   ): 'absent' | 'unknown' | Postponed;
 
   /** Every control plane knows the wildcard as an empty first request; not all know "*". */
-  protected get mayOmitWildcard(): boolean {
-    return this.info.legacyWildcard && !this.stream.hasForgotten;
+  protected mayOmit([only, ...others]: readonly UpstreamSubscription[]): boolean {
+    const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
+    return isPlain && this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 
   /** Nothing is subscribed, cached, to be unsubscribed or remembered. Only the last nonce and version are left in it. */
