@@ -201,14 +201,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   holdings(): Iterable<Holding> {
-    return holdings(this.#view.items, this.responses.itemStates(), (id) => this.#lastSent(id));
+    return holdings(this.#view.items.values(), this.responses.itemStates(), (id) => this.#lastSent(id));
   }
 
   holdingsOf(version: string, said: ItemState): Iterable<Holding> {
     const { items } = this.#view;
     const isCurrent = version === this.contentVersion;
     const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
-    return holdings(items, () => said, lastSent);
+    return holdings(items.values(), () => said, lastSent);
   }
 
   get complete(): boolean {
@@ -340,7 +340,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get hasSomething(): boolean {
     if (this.#position === undefined) return false;
-    return this.#view.items.keys().some((id) => isVariant(this.#lastSent(id)));
+    return this.#view.items.values().some(({ id }) => isVariant(this.#lastSent(id)));
   }
 
   close(): void {

@@ -207,7 +207,7 @@ export class Position {
     if (isDelta && wasTold === true && view.forms.length > 1) {
       const isWithheld = this.withheld();
       const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
-      for (const id of view.items.keys())
+      for (const { id } of view.items.values())
         if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
           left.set(id, { variant: 'absent', errorsSentUpTo });
     }
