@@ -182,7 +182,7 @@ export class HeldTransaction {
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
           const grown = this.#letNewIn(side, column, live, held.released);
-          const joined = joinWildcards(column, live, this.#interests);
+          const joined = joinWildcards(column, live, this.table.interests);
           if (grown || joined) this.table.pendingChanges(name);
         }
       }
@@ -295,7 +295,7 @@ export class HeldTransaction {
     for (const [side, column] of columnsOf(held)) {
       const followed = followTtls(column, live);
       const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live, held.released);
-      const joined = !held.closed && joinWildcards(column, live, this.#interests);
+      const joined = !held.closed && joinWildcards(column, live, this.table.interests);
       if (followed || grown || joined) this.#altered.add(name);
     }
   }
@@ -362,10 +362,6 @@ export class HeldTransaction {
     return merged;
   }
 
-  get #interests(): Interests {
-    return this.table.interests;
-  }
-
   /**
    * A variant for parameter sets that have nothing of the name yet does not wait. Where canaries judge its removal it is
    * no new one, for who asks only then neither: what the others have of it is in `released`.
@@ -373,7 +369,9 @@ export class HeldTransaction {
   #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
     const isNew = (entry: CacheEntry): boolean => {
       if (column.variants.get(entry.constraints.key) !== undefined) return false;
-      const all = interestedIn(this.#interests, entry);
+      const { name, constraints } = entry.variant;
+      const seeing = this.table.interests.seeing(name, constraints);
+      const all = Array.from(seeing, ({ interest }) => interest.parameters);
       const having = all.filter((parameters) => matchesAny(column, parameters));
       if (all.length > 0 && having.length === all.length) return false;
       if (isAnother(released.variants.get(entry.constraints.key), entry)) return false;
@@ -394,7 +392,7 @@ export class HeldTransaction {
     const { table } = this;
     return variant.aliases.map(resourceName).some((alias) => {
       const targets = [...table.aliased(alias, side)].map((name) => table.resource(name, side));
-      const states = [...(this.#interests.named(alias)?.matching(constraints) ?? [])];
+      const states = [...(this.table.interests.named(alias)?.matching(constraints) ?? [])];
       return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
     });
   }
@@ -430,12 +428,6 @@ const isToOthers = (said: VariantsOf, last: HeldVariant): boolean =>
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
   cached !== undefined && cached.variants.match(parameters).length > 0;
-
-/** The parameters of each interest that sees a variant by its name. */
-function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters[] {
-  const { name, constraints } = variant;
-  return [...interests.seeing(name, constraints)].map(({ interest }) => interest.parameters);
-}
 
 /** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
 function joinWildcards(

@@ -404,11 +404,6 @@ export class TypeTable {
     }
   }
 
-  unlinkAndRelease(variant: Variant): void {
-    this.unlink(variant);
-    this.payloads.release(variant.payload);
-  }
-
   link(variant: Variant): void {
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
@@ -418,7 +413,8 @@ export class TypeTable {
   }
 
   /** Another variant of the name may have the same alias: the alias goes with the last one. */
-  unlink(variant: Variant): void {
+  unlinkAndRelease(variant: Variant): void {
+    this.payloads.release(variant.payload);
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = this.#aliases.get(key);

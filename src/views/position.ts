@@ -212,18 +212,15 @@ export class Position {
           left.set(id, { variant: 'absent', errorsSentUpTo });
     }
     const coverage = new Coverage(view);
-    for (const [id, retained] of [...resources, ...(this.view === view ? this.unknownAgain() : none)]) {
+    // And what the client got from the view, if its state is unknown again.
+    const again = this.view === view ? this.#shown(view.unknownAgain) : none;
+    for (const [id, retained] of [...resources, ...again]) {
       const item = view.items.get(id);
       const isUnknown =
         item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
       if (isUnknown) left.set(id, isDelta ? retained : { ...retained, mayBeDropped: true });
     }
     return overlayOf(left);
-  }
-
-  /** Resources that the client got from the view, and whose state is unknown again. */
-  unknownAgain(): IteratorObject<readonly [string, ClientResource]> {
-    return this.#shown(this.view.unknownAgain);
   }
 
   /** The resources that the client has, by their ids in the view. */

@@ -520,16 +520,13 @@ export abstract class SubscribedType {
         .filter(({ requestNumber }) => requestNumber > 0);
       for (const one of named) {
         // It may be news of an earlier one, sent before the request for this one arrived.
-        const isMeant = one.kind === 'name' || named.length === 1 || one.anyResponseAnswers;
-        if (isMeant) this.#fail(one, error);
+        const isName = one.kind === 'name';
+        if (!isName && named.length > 1 && !one.anyResponseAnswers) continue;
+        if (!isName) this.#answerByError(one, error);
+        one.error = error;
+        one.failed = true;
       }
     }
-  }
-
-  #fail(subscription: UpstreamSubscription, error: ResourceError): void {
-    if (subscription.kind !== 'name') this.#answerByError(subscription, error);
-    subscription.error = error;
-    subscription.failed = true;
   }
 
   /**
@@ -546,12 +543,10 @@ export abstract class SubscribedType {
     const isHeld = this.holdsUnconfirmed(collection);
     collection.responseSeen = !isHeld;
     if (!isHeld) this.resolve(collection);
-    else if (!collection.resolved) this.#concluded.resolved.push(...this.#unanswered(collection));
-  }
-
-  /** Those of its interests for which nothing was restored. */
-  #unanswered({ interests }: UpstreamSubscription): readonly Interest[] {
-    return [...interests.values()].filter((interest) => !this.stream.options.isRestored(interest));
+    if (!isHeld || collection.resolved) return;
+    // For these nothing was restored.
+    for (const interest of collection.interests.values())
+      if (!this.stream.options.isRestored(interest)) this.#concluded.resolved.push(interest);
   }
 
   /** A response has something of it. */
