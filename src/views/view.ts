@@ -637,18 +637,18 @@ function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {
 }
 
 /** version_info of the upstream response that brought what a new view shows; may be empty. */
-function firstVersion({ type, selection, items }: View, catalog: Catalog): string {
-  const collection = selection.collections[0];
-  if (collection !== undefined)
-    return catalog.version({ type, selector: collection.selector, parameters: collection.parameters });
+function firstVersion(view: View, catalog: Catalog): string {
+  const { selection, items } = view;
+  const [collection] = selection.collections;
+  if (collection !== undefined) return catalog.version(view.interest(collection));
   let newest: { revision: number; responseVersion: string } | undefined;
   for (const { last } of items.values()) {
     if (isVariant(last.value) && last.value.revision > (newest?.revision ?? -1)) newest = last.value;
   }
   if (newest !== undefined) return newest.responseVersion;
   // Nothing is there: then the response that said so.
-  for (const { selector, parameters } of selection.entries.values()) {
-    const version = catalog.version({ type, selector, parameters });
+  for (const selected of selection.entries.values()) {
+    const version = catalog.version(view.interest(selected));
     if (version !== '') return version;
   }
   return '';

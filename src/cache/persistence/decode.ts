@@ -14,7 +14,7 @@ import { hashOfDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
-import type { Ttl, Variant } from '../../model/resource.ts';
+import type { Payload, Ttl, Variant } from '../../model/resource.ts';
 import { attempt, fail, ok, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
@@ -104,10 +104,7 @@ export interface RestoreContext {
 }
 
 /** A payload, whose bytes may be still to come. */
-interface PendingPayload {
-  readonly hash: string;
-  bytes: Uint8Array;
-}
+type PendingPayload = Pick<Payload, 'hash'> & { bytes: Uint8Array };
 
 const pending = new Uint8Array(0);
 
