@@ -381,7 +381,7 @@ export class HeldTransaction {
     const added = live.variants.all().filter(isNew);
     if (added.length > 0 && column.empty) column.order = live.order;
     for (const { variant, holders, confirmedIn } of added) {
-      table.payloads.retain(variant.payload);
+      table.all.payloads.retain(variant.payload);
       table.add(column, variant, holders, confirmedIn, side);
     }
     return added.length > 0;

@@ -59,9 +59,7 @@ export class Interests {
 
   /** Whether one with these parameters sees the name. */
   sees(name: ResourceName, parameters: Parameters): boolean {
-    if (this.get(name, parameters) !== undefined || this.get(WILDCARD, parameters) !== undefined) return true;
-    const glob = parentGlob(name);
-    return glob !== undefined && this.get(glob, parameters) !== undefined;
+    return selectorsOver(name).some((selector) => this.get(selector, parameters) !== undefined);
   }
 
   /** The interests that name it exactly. */
@@ -71,7 +69,7 @@ export class Interests {
 
   /** Every interest that sees a variant of this name: by name, wildcard or glob. */
   *seeing(name: ResourceName, constraints: Constraints): Iterable<InterestState> {
-    for (const index of this.#indexes(name)) yield* index.matching(constraints);
+    for (const selector of selectorsOver(name)) yield* this.named(selector)?.matching(constraints) ?? [];
   }
 
   /** Every interest that sees a variant: by its name, an alias, a wildcard or a glob. */
@@ -86,14 +84,9 @@ export class Interests {
     for (const _ of this.seeing(name, constraints)) return true;
     return aliases.some((alias) => this.named(resourceName(alias)) !== undefined);
   }
+}
 
-  *#indexes(name: ResourceName): Iterable<ParameterIndex<InterestState>> {
-    for (const selector of [name, WILDCARD]) {
-      const index = this.#bySelector.get(selector);
-      if (index !== undefined) yield index;
-    }
-    const glob = parentGlob(name);
-    const index = glob === undefined ? undefined : this.#bySelector.get(glob);
-    if (index !== undefined) yield index;
-  }
+function selectorsOver(name: ResourceName): readonly Selector[] {
+  const glob = parentGlob(name);
+  return glob === undefined ? [name, WILDCARD] : [name, WILDCARD, glob];
 }

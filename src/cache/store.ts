@@ -343,7 +343,7 @@ export class Store extends CatalogReader {
       const table = this.tables.of(type);
       const cached = table.place(name);
       for (const { holders, variant: persisted } of variants) {
-        const payload = persisted.payload && table.payloads.share(persisted.payload);
+        const payload = persisted.payload && table.all.payloads.share(persisted.payload);
         const variant: Variant = { ...persisted, payload, revision: next };
         table.add(cached, variant, holders, next);
         table.expiring(variant);

@@ -187,10 +187,6 @@ export class TypeTable {
     this.all = all;
   }
 
-  get payloads(): Payloads {
-    return this.all.payloads;
-  }
-
   /** Several variants match, and one of them was chosen now. */
   ambiguous(name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
     this.all.journal.resource(this.type, name); // the choice that was made
@@ -221,7 +217,8 @@ export class TypeTable {
   /** All names with something in any column, or those under a glob. */
   names(selector: Selector): Iterable<ResourceName> {
     if (selector !== WILDCARD) return this.#globs.under(selector);
-    return this.#held.size === 0 ? this.resources.keys() : this.#allNames();
+    const names = this.resources.keys();
+    return this.#held.size === 0 ? names : new Set(names).union(this.#held);
   }
 
   /** The names that a selector covers, and those of resources that have it as an alias. */
@@ -238,11 +235,6 @@ export class TypeTable {
       const matches = this.resource(name, column)?.variants.match(parameters) ?? [];
       return matches.some((entry) => !isWildcard || isHeldByWildcard(entry));
     });
-  }
-
-  *#allNames(): Iterable<ResourceName> {
-    yield* this.resources.keys();
-    for (const name of this.#held.keys()) if (!this.resources.has(name)) yield name;
   }
 
   /** The version of a holder's last response. */
@@ -390,7 +382,7 @@ export class TypeTable {
     for (const column of ['released', 'canary'] as const) {
       if (before?.[column] === held?.[column]) continue;
       for (const { variant } of held?.[column]?.variants.all() ?? []) {
-        this.payloads.retain(variant.payload);
+        this.all.payloads.retain(variant.payload);
         this.link(variant);
       }
       for (const { variant } of before?.[column]?.variants.all() ?? []) this.unlinkAndRelease(variant);
@@ -414,7 +406,7 @@ export class TypeTable {
 
   /** Another variant of the name may have the same alias: the alias goes with the last one. */
   unlinkAndRelease(variant: Variant): void {
-    this.payloads.release(variant.payload);
+    this.all.payloads.release(variant.payload);
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = this.#aliases.get(key);
@@ -582,8 +574,8 @@ export class TypeTable {
     for (const entry of live.variants.all()) {
       const variant = released.variants.get(entry.constraints.key)?.variant;
       if (variant === undefined || variant === entry.variant) continue;
-      this.payloads.retain(variant.payload);
-      this.payloads.release(entry.variant.payload);
+      this.all.payloads.retain(variant.payload);
+      this.all.payloads.release(entry.variant.payload);
       entry.variant = variant;
     }
     live.adoptBindings(released);

@@ -355,8 +355,8 @@ export class Update extends VariantRemover {
   }
 
   #payload({ any, payload }: Put): Payload | undefined {
-    if (payload !== undefined) return this.table.payloads.share(payload);
-    return any === undefined ? undefined : this.table.payloads.acquire(any);
+    if (payload !== undefined) return this.table.all.payloads.share(payload);
+    return any === undefined ? undefined : this.table.all.payloads.acquire(any);
   }
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
@@ -534,7 +534,7 @@ export function restamp(
     const cached = table.place(name, column);
     const known = cached.variants.get(to.key);
     if (known === undefined) {
-      const payload = variant.payload && table.payloads.share(variant.payload);
+      const payload = variant.payload && table.all.payloads.share(variant.payload);
       const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
       const moved = { ...variant, payload, constraints: to, deltaVersion, revision };
       table.add(cached, moved, [holder], revision, column);
