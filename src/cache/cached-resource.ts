@@ -101,11 +101,8 @@ export class CachedResource {
 
   /** Whether no parameter set has another choice in one than in the other. */
   hasBindingsOf(other: CachedResource): boolean {
-    for (const [parameters, variant] of this.#bindings ?? []) {
-      const others = other.bindings?.get(parameters);
-      if (others !== undefined && others !== variant) return false;
-    }
-    return true;
+    const own = [...(this.#bindings ?? [])];
+    return own.every(([parameters, variant]) => (other.bindings?.get(parameters) ?? variant) === variant);
   }
 
   /** Takes the choices that were made in `other` and not here. */

@@ -31,7 +31,7 @@ export class DeltaType extends SubscribedType {
    * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
    * about one name arrive in the order of the requests.
    */
-  readonly unansweredUnsubscribed = new UnansweredUnsubscribed();
+  unansweredUnsubscribed = new UnansweredUnsubscribed();
   /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
   readonly repeated = new Set<Identity>();
   /** The last response had no entries. One that says that a name is missing has. */
@@ -51,7 +51,7 @@ export class DeltaType extends SubscribedType {
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   protected onStartOver(resumed: boolean): void {
     this.#resendable.clear();
-    this.unansweredUnsubscribed.clear();
+    this.unansweredUnsubscribed = new UnansweredUnsubscribed();
     this.#awaitingResend.clear();
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';

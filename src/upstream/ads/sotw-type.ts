@@ -35,6 +35,26 @@ interface PreviousResponse {
   readonly rules: AcceptanceRules;
 }
 
+/** What has been on one stream. */
+class OnStream {
+  /** Something was named: from then on an empty list subscribes to nothing (protocol §3.6). */
+  hasNamed = false;
+  names: readonly string[] = [];
+  locators: readonly Locator[] = [];
+  /**
+   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
+   * to.
+   */
+  lastRequestSeen = 0;
+  /**
+   * Something was unsubscribed. A resource may still come for it, so it does not prove which request upstream has seen.
+   */
+  attributionAmbiguous = false;
+  readonly subscribedAgain = new SubscribedAgain();
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  unknownAbove: ReadonlySet<ResourceName> = new Set();
+}
+
 /**
  * One type on a state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response
  * answers:
@@ -49,23 +69,7 @@ export class SotwType extends SubscribedType {
   #previous: PreviousResponse | undefined;
   /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
   #storeSwept = false;
-  /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
-  #hasNamed = false;
-  #names: readonly string[] = [];
-  #locators: readonly Locator[] = [];
-  /**
-   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
-   * to.
-   */
-  #lastRequestSeen = 0;
-  /**
-   * Something was unsubscribed on this stream. A resource may still come for it, so it does not prove which request
-   * upstream has seen.
-   */
-  #attributionAmbiguous = false;
-  readonly #subscribedAgain = new SubscribedAgain();
-  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
-  #unknownAbove: ReadonlySet<ResourceName> = new Set();
+  #on = new OnStream();
 
   /** Absence deletes (protocol §3.7). */
   get #isFull(): boolean {
@@ -77,13 +81,7 @@ export class SotwType extends SubscribedType {
   }
 
   protected onStartOver(): void {
-    this.#hasNamed = false;
-    this.#names = [];
-    this.#locators = [];
-    this.#subscribedAgain.clear();
-    this.#lastRequestSeen = 0;
-    this.#attributionAmbiguous = false;
-    this.#unknownAbove = new Set();
+    this.#on = new OnStream();
     // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
     // without one everything comes, and is compared (protocol §3.10).
     this.version = '';
@@ -94,9 +92,9 @@ export class SotwType extends SubscribedType {
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
-    if (!this.#isFull && this.requestCount > 1) this.#subscribedAgain.subscribe(subscribed, unsubscribed);
+    if (!this.#isFull && this.requestCount > 1) this.#on.subscribedAgain.subscribe(subscribed, unsubscribed);
     const requests: OutgoingRequest[] = [];
-    if (!this.#hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
+    if (!this.#on.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
       // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
       requests.push(this.#name(['*'], []));
     }
@@ -121,7 +119,7 @@ export class SotwType extends SubscribedType {
   }
 
   #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingSotw {
-    if (!this.#hasNamed && this.mayOmit(subscriptions)) return this.#name([], []);
+    if (!this.#on.hasNamed && this.mayOmit(subscriptions)) return this.#name([], []);
     const names: string[] = [];
     const locators: Locator[] = [];
     for (const { selector, parameters } of subscriptions) {
@@ -132,9 +130,9 @@ export class SotwType extends SubscribedType {
   }
 
   #name(names: readonly string[], locators: readonly Locator[]): OutgoingSotw {
-    this.#names = names;
-    this.#locators = locators;
-    if (names.length + locators.length > 0) this.#hasNamed = true;
+    this.#on.names = names;
+    this.#on.locators = locators;
+    if (names.length + locators.length > 0) this.#on.hasNamed = true;
     return this.reply();
   }
 
@@ -144,14 +142,22 @@ export class SotwType extends SubscribedType {
    */
   protected reply(): OutgoingSotw {
     const { type: typeUrl, version, nonce, lastNack: error } = this;
-    return { kind: 'sotw', typeUrl, version, nonce, names: this.#names, locators: this.#locators, error };
+    return {
+      kind: 'sotw',
+      typeUrl,
+      version,
+      nonce,
+      names: this.#on.names,
+      locators: this.#on.locators,
+      error,
+    };
   }
 
   protected answeredBy(
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    return sotwAnswers(this.#lastRequestSeen, candidates);
+    return sotwAnswers(this.#on.lastRequestSeen, candidates);
   }
 
   protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
@@ -163,7 +169,7 @@ export class SotwType extends SubscribedType {
     extended: boolean,
   ): 'absent' | 'unknown' | 'extend' {
     if (subscription.resolvedOnThisStream) return 'absent';
-    const isUnknownAbove = this.#unknownAbove.has(subscription.selector);
+    const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
     // What is held goes with a response that lacks it, not with silence.
@@ -178,18 +184,18 @@ export class SotwType extends SubscribedType {
       this.rules = { ...this.rules }; // a response that is being read is read again
     }
     if (subscription.requestNumber === 0) return;
-    this.#attributionAmbiguous = true;
+    this.#on.attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
-    this.#subscribedAgain.leave(subscription);
+    this.#on.subscribedAgain.leave(subscription);
     this.leave(subscription);
   }
 
   protected onLeft(subscription: UpstreamSubscription): void {
-    this.#subscribedAgain.forget(subscription);
+    this.#on.subscribedAgain.forget(subscription);
   }
 
   protected override askAgain(): readonly UpstreamSubscription[] {
-    return this.#subscribedAgain.unanswered(this.subscriptions);
+    return this.#on.subscribedAgain.unanswered(this.subscriptions);
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
@@ -208,7 +214,7 @@ export class SotwType extends SubscribedType {
     const { subscriptions, rules } = this;
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
-    this.#unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
+    this.#on.unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
     this.beginReading(resourceErrors);
     if (fullState) for (const collection of subscriptions.collections()) this.endError(collection);
@@ -224,7 +230,7 @@ export class SotwType extends SubscribedType {
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
     const mayComplete = fullState && !this.#storeSwept && allRemoved && namesWithErrors.size === 0;
-    const complete = mayComplete && isCompleteFor(subscriptions, this.#lastRequestSeen);
+    const complete = mayComplete && isCompleteFor(subscriptions, this.#on.lastRequestSeen);
     if (complete) this.#storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
@@ -257,7 +263,7 @@ export class SotwType extends SubscribedType {
           continue;
         }
         this.resolve(subscription);
-        this.#subscribedAgain.received(subscription);
+        this.#on.subscribedAgain.received(subscription);
       }
     }
     return { puts, heartbeats, isRepeatable };
@@ -270,11 +276,11 @@ export class SotwType extends SubscribedType {
   #attribute(puts: readonly Put[]): void {
     const { subscriptions, type } = this;
     if (this.requestCount < 2 || !subscriptions.hasCollection) return;
-    if (!this.#attributionAmbiguous)
-      this.#lastRequestSeen = Math.max(this.#lastRequestSeen, lastRequestSeen(subscriptions, puts));
+    if (!this.#on.attributionAmbiguous)
+      this.#on.lastRequestSeen = Math.max(this.#on.lastRequestSeen, lastRequestSeen(subscriptions, puts));
     this.renewIfDoubtful(type, () => {
       const asked = waitingCollections(subscriptions.unresolvedCollections);
-      return sotwAnswers(this.#lastRequestSeen, asked).size < asked.length;
+      return sotwAnswers(this.#on.lastRequestSeen, asked).size < asked.length;
     });
   }
 
@@ -295,7 +301,7 @@ export class SotwType extends SubscribedType {
    * Nor is it if a relay above does not know them yet. Where absence means nothing, an error does not remove either.
    */
   #resolveErrors(resourceErrors: readonly ResourceError[]): ReadonlySet<ResourceName> {
-    const namesWithErrors = new Set(this.#unknownAbove);
+    const namesWithErrors = new Set(this.#on.unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
       if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) {
         namesWithErrors.add(name);

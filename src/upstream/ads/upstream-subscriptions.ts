@@ -288,11 +288,6 @@ export class UnansweredUnsubscribed {
     if (this.#answered.get(selector)?.get(parameters) === subscription)
       deleteIn(this.#answered, selector, parameters);
   }
-
-  clear(): void {
-    this.#bySelector.clear();
-    this.#answered.clear();
-  }
 }
 
 /** A server may answer each request although it does not have the name. */
@@ -347,11 +342,6 @@ export class SubscribedAgain {
   forget(subscription: UpstreamSubscription): void {
     const key = keyOf(subscription);
     if (this.#leftOut.get(key) === subscription) this.#leftOut.delete(key);
-  }
-
-  clear(): void {
-    this.#leftOut.clear();
-    this.#waiting.clear();
   }
 }
 
