@@ -78,7 +78,10 @@ export class HeldTransaction {
     const isWithheld = this.#holds.isWithheld(this.table.type, name);
     // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
     if (live === undefined || live.variants.size === 0) {
-      if (isWithheld) this.#keepAway(name);
+      if (!isWithheld) return;
+      this.#keptAway.add(name);
+      const released = new CachedResource();
+      this.table.hold(name, { since: this.#now, masked: undefined, closed: true, released });
       return;
     }
     if (!this.#waits(live)) return;
@@ -278,7 +281,10 @@ export class HeldTransaction {
     if (held.masked === undefined && held.canary !== undefined)
       if (this.#isToBeSeen(name, held.canary, live)) this.table.change(name, held, { canary: undefined });
     if (held.masked === 'discarded') this.#settleDiscarded(name, held, live);
-    this.#stopHoldingIfEqual(name);
+    const masked = this.table.held.get(name)?.masked;
+    if (!this.table.stopHoldingIfEqual(name) || live?.resourceErrors === undefined) return;
+    this.#whole.released.add(name);
+    if (masked !== undefined) this.#whole.canary.add(name);
   }
 
   /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
@@ -326,12 +332,6 @@ export class HeldTransaction {
     return isFrozen(this.#holds, this.table.type, cached);
   }
 
-  #keepAway(name: ResourceName): void {
-    this.#keptAway.add(name);
-    const released = new CachedResource();
-    this.table.hold(name, { since: this.#now, masked: undefined, closed: true, released });
-  }
-
   /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
   #staysAway(name: ResourceName, live: CachedResource): boolean {
     const held = this.table.held.get(name);
@@ -343,14 +343,6 @@ export class HeldTransaction {
     if (this.#isFrozen(live))
       this.table.change(name, held, { masked: 'rolledBack', canary: new CachedResource() });
     return true;
-  }
-
-  #stopHoldingIfEqual(name: ResourceName): void {
-    const masked = this.table.held.get(name)?.masked;
-    const hasErrors = this.table.resources.get(name)?.resourceErrors !== undefined;
-    if (!this.table.stopHoldingIfEqual(name) || !hasErrors) return;
-    this.#whole.released.add(name);
-    if (masked !== undefined) this.#whole.canary.add(name);
   }
 
   /** All that may look different of these names, whatever this transaction says of them. */

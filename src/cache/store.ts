@@ -54,11 +54,6 @@ export class CatalogReader implements Catalog {
     return this.tables.revision;
   }
 
-  /** Undefined: nothing of the type is cached, and nobody is interested. */
-  table(type: TypeUrl): TypeTable | undefined {
-    return this.tables.get(type);
-  }
-
   /** What `resolve` would give; nothing is recorded or counted. */
   peek(type: TypeUrl, name: ResourceName, parameters: Parameters, access?: Admits): Value {
     const filter = access === undefined ? NO_FILTER : { access, fromWildcard: false };
@@ -67,7 +62,7 @@ export class CatalogReader implements Catalog {
 
   /** Every variant of a name, then those of other resources that have it as an alias. */
   named(type: TypeUrl, name: ResourceName): readonly HeldVariant[] {
-    const table = this.table(type);
+    const table = this.tables.get(type);
     const aliased = Iterator.from(table?.aliased(name, this.#column) ?? [])
       .filter((target) => target !== name)
       .flatMap((target) => contentIn(table?.resource(target, this.#column)))
@@ -87,7 +82,7 @@ export class CatalogReader implements Catalog {
   }
 
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
-    for (const name of this.table(type)?.names(selector) ?? []) {
+    for (const name of this.tables.get(type)?.names(selector) ?? []) {
       if (
         this.isMember(type, selector, name, parameters) ||
         this.#hasErrorFor(type, selector, name, parameters)
@@ -123,7 +118,9 @@ export class CatalogReader implements Catalog {
 
   version(interest: Interest): string {
     const holder = this.state(interest)?.holder;
-    return holder === undefined ? '' : (this.table(interest.type)?.version(holder.key, this.#column) ?? '');
+    return holder === undefined
+      ? ''
+      : (this.tables.get(interest.type)?.version(holder.key, this.#column) ?? '');
   }
 
   resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
@@ -133,7 +130,7 @@ export class CatalogReader implements Catalog {
   }
 
   protected state(interest: Interest): InterestState | undefined {
-    return this.table(interest.type)?.interests.get(interest.selector, interest.parameters);
+    return this.tables.get(interest.type)?.interests.get(interest.selector, interest.parameters);
   }
 
   /** By its own name, else by an alias. `records`: a choice between several that is made now. */
@@ -144,7 +141,7 @@ export class CatalogReader implements Catalog {
     filter: PickFilter,
     records: boolean,
   ): Value {
-    const table = this.table(type);
+    const table = this.tables.get(type);
     if (table === undefined) return 'unknown';
     const pick = (own: ResourceName, among: PickFilter): CacheEntry | undefined => {
       const ambiguous = (matches: readonly CacheEntry[]): void => table.ambiguous(own, parameters, matches);
@@ -160,7 +157,7 @@ export class CatalogReader implements Catalog {
   }
 
   #resource(type: TypeUrl, name: ResourceName): CachedResource | undefined {
-    return this.table(type)?.resource(name, this.#column);
+    return this.tables.get(type)?.resource(name, this.#column);
   }
 }
 

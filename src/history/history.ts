@@ -202,11 +202,9 @@ export class History {
     return revision >= this.#lastStripped;
   }
 
-  /** The changes after a revision, the oldest first; of one type, if one is given. */
-  *after(revision: number, type?: TypeUrl): Iterable<Change> {
-    for (const change of this.#changes.values()) {
-      if (change.revision > revision && (type === undefined || change.type === type)) yield change;
-    }
+  /** The changes after a revision, the oldest first. */
+  after(revision: number): Iterable<Change> {
+    return this.#changes.values().filter((change) => change.revision > revision);
   }
 }
 

@@ -165,7 +165,7 @@ function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean
   const types = type === undefined ? [...relay.store.tables].map(([url]) => url) : [type];
   return types.some((url) => {
     const selector = canonicalOf(url, name);
-    const table = relay.store.table(url);
+    const table = relay.store.tables.get(url);
     if (table === undefined) return false;
     if ((table.resources.get(selector)?.variants.size ?? 0) > 0) return true;
     if (!Iterator.from(table.aliased(selector)).next().done) return true;

@@ -284,7 +284,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (before.key !== access.key || !old.equals(selection)) this.#move(selection, access);
     if (again.size > 0) {
       this.#selectAgain(again);
-      if (this.#isDelta && this.responses.awaitsAnswer) this.#addOutstanding();
+      // It may have dropped what it subscribes to again.
+      if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.#view)
+        this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
     }
     if (mustAnswer.length === 0) return;
     this.#owe(mustAnswer);
@@ -392,12 +394,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#position = base.movedTo(view);
     base.view.anchored.delete(this);
     this.#pool.leave(base.view);
-  }
-
-  /** It subscribes again to what it may have dropped. */
-  #addOutstanding(): void {
-    if (this.#position?.view === this.#view) return;
-    this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
   }
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */

@@ -82,12 +82,8 @@ function* basesFirst(affected: ReadonlyMap<View, Affected>): Iterable<readonly [
 }
 
 /** How many of its subscribers get a change as an update: a newcomer gets a first state, and polls are not told. */
-function updatable(view: View): number {
-  let count = 0;
-  for (const subscriber of view.subscribers)
-    if (subscriber.polls === undefined && subscriber.positionIn(view) !== undefined) count++;
-  return count;
-}
+const updatable = (view: View): number =>
+  [...view.subscribers].filter((one) => one.polls === undefined && one.positionIn(view) !== undefined).length;
 
 /** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
 const sliceMs = 5;

@@ -197,8 +197,8 @@ export const mutations: readonly Wrong[] = [
     name: 'names never seen before wait',
     rule: 8,
     file: 'src/cache/held-transaction.ts',
-    right: 'if (isWithheld) this.#keepAway(name);',
-    wrong: 'if (this.#isGated) this.#keepAway(name);',
+    right: 'if (!isWithheld) return;',
+    wrong: 'if (!this.#isGated) return;',
   },
   {
     name: 'a check that says nothing passes',
