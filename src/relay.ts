@@ -177,7 +177,7 @@ export class Relay implements UpstreamSink {
       void upstream.stop();
       this.store.markRestored(upstream.name, (...of) => this.servedBy(...of));
     }
-    const registry = this.views.interests();
+    const registry = this.views.interests;
     for (const interest of [...registry.all()]) {
       const { type, selector } = interest;
       const now = this.#upstreamOf(type, selector);
@@ -227,7 +227,7 @@ export class Relay implements UpstreamSink {
   }
 
   endIfIdle(interest: Interest): void {
-    this.views.interests().endIfIdle(interest);
+    this.views.interests.endIfIdle(interest);
   }
 
   isRestored(interest: Interest): boolean {
@@ -242,7 +242,7 @@ export class Relay implements UpstreamSink {
 
   /** Subscribes to this for clients that may come. It ends like anything that nobody wants. */
   prefetch(interest: Interest): void {
-    const registry = this.views.interests();
+    const registry = this.views.interests;
     registry.acquire(interest);
     registry.release(interest);
   }
@@ -258,7 +258,7 @@ export class Relay implements UpstreamSink {
   }
 
   async stop(): Promise<void> {
-    this.views.stop();
+    this.views.interests.stop();
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
   }
 
@@ -370,7 +370,8 @@ export class Relay implements UpstreamSink {
   }
 
   #makeRoom(): void {
-    const { views, store } = this;
-    while (store.bytes > this.#options.maxCacheBytes() && (views.evict() || store.held.dropUnwanted()));
+    const { store } = this;
+    const { interests } = this.views;
+    while (store.bytes > this.#options.maxCacheBytes() && (interests.evict() || store.held.dropUnwanted()));
   }
 }

@@ -110,7 +110,7 @@ export class SiblingServing {
   }
 
   stop(): void {
-    this.#views.stop();
+    this.#views.interests.stop();
     this.#list.stop();
   }
 
@@ -190,7 +190,7 @@ export class InterestList {
   stop(): void {
     this.#isStopped = true;
     if (typeof this.#renewal === 'object') this.#renewal.cancel();
-    this.#views.stop();
+    this.#views.interests.stop();
   }
 
   async #renew(): Promise<void> {
@@ -233,7 +233,7 @@ export class InterestList {
 
   *#answerable(): Iterable<Interest> {
     const { released } = this.#relay.store.sides;
-    for (const interest of this.#relay.views.interests().all()) {
+    for (const interest of this.#relay.views.interests.all()) {
       const { type, selector, parameters } = interest;
       const isAnswered = isCollection(selector)
         ? released.isResolved(interest)

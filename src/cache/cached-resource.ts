@@ -101,11 +101,8 @@ export class CachedResource {
 
   /** Whether no parameter set has another choice in one than in the other. */
   hasBindingsOf(other: CachedResource): boolean {
-    for (const [parameters, variant] of this.#bindings ?? []) {
-      const others = other.bindings?.get(parameters);
-      if (others !== undefined && others !== variant) return false;
-    }
-    return true;
+    const own = [...(this.#bindings ?? [])];
+    return own.every(([parameters, variant]) => (other.bindings?.get(parameters) ?? variant) === variant);
   }
 
   /** Takes the choices that were made in `other` and not here. */
@@ -113,17 +110,13 @@ export class CachedResource {
     this.restoreBindings([...(other.bindings ?? []), ...(this.#bindings ?? [])]);
   }
 
-  /** What `pick` would give; nothing is recorded. */
-  peek(parameters: Parameters, among: PickFilter = NO_FILTER): CacheEntry | undefined {
-    const matches = this.#match(parameters, among);
-    const bound = this.#bindings?.get(parameters);
-    return matches.find((entry) => entry.constraints.key === bound) ?? matches[0];
-  }
-
-  /** The variant for these parameters. `ambiguous` is called for a choice between several that is made now. */
+  /**
+   * The variant for these parameters. `ambiguous` is called for a choice between several that is made now. Undefined: none
+   * is recorded.
+   */
   pick(
     parameters: Parameters,
-    ambiguous: (matches: readonly CacheEntry[]) => void,
+    ambiguous: ((matches: readonly CacheEntry[]) => void) | undefined,
     among: PickFilter = NO_FILTER,
   ): CacheEntry | undefined {
     const all = this.#match(parameters, among);
@@ -133,7 +126,7 @@ export class CachedResource {
     const known = bound === undefined ? undefined : all.find((entry) => entry.constraints.key === bound);
     if (known !== undefined) return matches.includes(known) ? known : matches[0];
     const [lowest] = matches;
-    if (lowest === undefined || matches.length === 1) return lowest;
+    if (lowest === undefined || matches.length === 1 || ambiguous === undefined) return lowest;
     // All clients with these parameters share the binding. It stays, although the bound variant is not allowed for
     // this caller.
     if (bound !== undefined && this.#isExcluded(bound, parameters, among)) return lowest;

@@ -1,7 +1,6 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
-import type { Clock } from '../model/clock.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import {
   type Decision,
@@ -31,7 +30,7 @@ import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn, type VariantsOf } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
-import type { CommitChanges } from './update.ts';
+import { CommitChanges } from './update.ts';
 
 const everything: Scope = {};
 
@@ -53,10 +52,6 @@ export class HeldNames implements Gate {
     this.#tables = tables;
   }
 
-  get #clock(): Clock {
-    return this.#tables.options.clock;
-  }
-
   get pending(): readonly PendingName[] {
     const all = this.#tables;
     all.pending ??= [...all.values().flatMap((table) => table.pending())];
@@ -76,12 +71,12 @@ export class HeldNames implements Gate {
     const gated =
       this.#gated.has(table.type) || (transaction !== undefined && this.#guard?.stops(transaction) === true);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
-    return new HeldTransaction(table, gated, this.#isQueued, this.holds, this.#clock.monotonic());
+    return new HeldTransaction(table, gated, this.#isQueued, this.holds, transaction?.holder.key);
   }
 
-  /** After the transaction: how each side sees the commit. `released`: the holder's version before. */
-  close(opened: HeldTransaction, commit: Commit, holder?: string, released?: string): Commit {
-    opened.settle(holder, released);
+  /** After the transaction: how each side sees the commit. */
+  close(opened: HeldTransaction, commit: Commit): Commit {
+    opened.settle();
     opened.admit(commit.resolved);
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
@@ -111,7 +106,7 @@ export class HeldNames implements Gate {
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
-      if (ttl.deadline > this.#clock.monotonic()) continue;
+      if (ttl.deadline > this.#tables.options.clock.monotonic()) continue;
       changes.touch(name, constraints, aliases);
       table.remove(cached, entry, side);
       expired = true;
@@ -209,7 +204,7 @@ export class HeldNames implements Gate {
   }
 
   freeze(scope = everything, decision: Decision = { operator: 'unknown', reason: '' }): Result<undefined> {
-    return this.holds.freeze(scope, decision, this.#clock.now());
+    return this.holds.freeze(scope, decision, this.#tables.options.clock.now());
   }
 
   unfreeze(scope = everything): Result<readonly Freeze[]> {
@@ -241,12 +236,11 @@ export class HeldNames implements Gate {
     const others = [...table.names(WILDCARD)].filter((name) => table.matches(name, filter));
     const names = new Set([...contents.keys(), ...others]);
     this.#tables.nextRevision();
-    const before = table.changesOf(names);
-    const shown = this.#snapshots(type, names);
+    const changes = this.#changesOf(table, names);
     for (const name of names) this.#replace(table, name, contents.get(name) ?? []);
-    const changed = mergeChanges(before, table.changesOf(names));
+    changes.touchAll(table.changesOf(names));
     const operation = { verb: 'rollback', reason } as const;
-    const receivedAt = this.#commit(type, changed, shown, ['released', 'canary'], undefined, operation);
+    const receivedAt = this.#commit(type, changes, ['released', 'canary'], undefined, operation);
     this.#changes.push({ receivedAt, type, joined: [], left: [...names] });
     this.#tables.forgetIfEmpty(table);
     this.notify();
@@ -339,11 +333,9 @@ export class HeldNames implements Gate {
       const table = this.#tables.of(type);
       const { held } = table;
       const names = meant.map(({ name }) => name);
-      if (names.length === 0) continue;
       this.#tables.nextRevision();
       const version = sides.includes('released') ? table.heldVersion : undefined;
-      const constraints = table.changesOf(names);
-      const before = this.#snapshots(type, names);
+      const changes = this.#changesOf(table, names);
       const left: ResourceName[] = [];
       const joined: ResourceName[] = [];
       for (const name of names) {
@@ -356,20 +348,23 @@ export class HeldNames implements Gate {
       }
       this.#tables.forgetIfEmpty(table);
       if (left.length + joined.length === 0) continue;
-      const receivedAt = this.#commit(type, constraints, before, sides, version, operation);
+      const receivedAt = this.#commit(type, changes, sides, version, operation);
       this.#changes.push({ receivedAt, type, joined, left });
     }
     this.notify();
   }
 
-  #snapshots(type: TypeUrl, names: Iterable<ResourceName>): ReadonlyMap<ResourceName, Snapshot> {
-    return new Map(Iterator.from(names).map((name) => [name, this.snapshot(type, name)]));
+  /** What may look different once these names are seen otherwise, and what is there before. */
+  #changesOf(table: TypeTable, names: Iterable<ResourceName>): CommitChanges {
+    const changes = new CommitChanges(undefined, (name) => this.snapshot(table.type, name));
+    changes.touchAll(table.changesOf(names));
+    return changes;
   }
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
     const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
     const released = resourceOf(variants, order);
-    const since = this.#clock.monotonic();
+    const since = this.#tables.options.clock.monotonic();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary: released.copy() });
     const isHeld = !table.stopHoldingIfEqual(name);
     const kept = new Set(variants.map(({ variant }) => variant.constraints.key));
@@ -398,21 +393,17 @@ export class HeldNames implements Gate {
   /** Returns when it arrived, as `Clock.monotonic()` says it. */
   #commit(
     type: TypeUrl,
-    changed: Commit['changed'],
-    before: ReadonlyMap<ResourceName, Snapshot>,
+    { names: changed, contents }: CommitChanges,
     sides: readonly Side[],
     version?: string,
     operation?: Commit['operation'],
   ): number {
     const { revision, journal } = this.#tables;
     for (const name of changed.keys()) journal.resource(type, name);
-    const receivedAt = this.#clock.monotonic();
+    const receivedAt = this.#tables.options.clock.monotonic();
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], operation };
     const empty: Commit = { ...commit, changed: new Map() };
     const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
-    const contents = new Map(
-      [...before].map(([name, was]) => [name, { before: was, after: this.snapshot(type, name) }]),
-    );
     this.#tables.options.publish?.({
       ...commit,
       contents,
@@ -452,11 +443,3 @@ function moved(before: VariantsOf | undefined, moves: readonly Move[]): Variants
 
 /** Canaries see what upstream says. */
 const isShown = ({ masked, canary }: HeldName): boolean => masked === undefined && canary === undefined;
-
-/** What looks different where either of both does. */
-function mergeChanges(a: Commit['changed'], b: Commit['changed']): Commit['changed'] {
-  const merged = new Map(a);
-  for (const [name, constraints] of b)
-    merged.set(name, [...new Set([...(merged.get(name) ?? []), ...constraints])]);
-  return merged;
-}

@@ -38,7 +38,8 @@ export class HeldTransaction {
   readonly #isQueued: IsQueued;
   readonly #holds: Holds;
   readonly #now: number;
-  readonly #isEndpoints: boolean;
+  /** Who has said something, and the version of its last response before this one. */
+  readonly #said: { readonly holder: string; readonly before: string | undefined } | undefined;
   /** Every name that changes. */
   readonly #names = new Set<ResourceName>();
   /** Of names that were held before: what upstream had. */
@@ -55,13 +56,13 @@ export class HeldTransaction {
    */
   readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
 
-  constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, now: number) {
+  constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, holder?: string) {
     this.table = table;
+    this.#said = holder === undefined ? undefined : { holder, before: table.versions.get(holder) };
     this.#isGated = isGated;
-    this.#isEndpoints = table.type === assignmentType;
     this.#isQueued = (name, isRemoved) => isGated && isQueued(name, isRemoved);
     this.#holds = holds;
-    this.#now = now;
+    this.#now = table.all.options.clock.monotonic();
   }
 
   /** Must be called before the variants of a name change for the first time. */
@@ -77,7 +78,10 @@ export class HeldTransaction {
     const isWithheld = this.#holds.isWithheld(this.table.type, name);
     // Nobody has anything of it: there is nothing to protect, unless a rollback has removed it.
     if (live === undefined || live.variants.size === 0) {
-      if (isWithheld) this.#keepAway(name);
+      if (!isWithheld) return;
+      this.#keptAway.add(name);
+      const released = new CachedResource();
+      this.table.hold(name, { since: this.#now, masked: undefined, closed: true, released });
       return;
     }
     if (!this.#waits(live)) return;
@@ -161,13 +165,14 @@ export class HeldTransaction {
 
   /**
    * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
-   * upstream has are held no more. `released`: the version of the holder's last response before this one.
+   * upstream has are held no more.
    */
-  settle(holder: string | undefined, released: string | undefined): void {
+  settle(): void {
     for (const name of this.#names) this.#settle(name);
     const { held, releasedVersions } = this.table;
-    if (held.size === 0 || holder === undefined || released === undefined) return;
-    if (!releasedVersions.has(holder)) releasedVersions.set(holder, released);
+    if (held.size === 0 || this.#said?.before === undefined) return;
+    const { holder, before } = this.#said;
+    if (!releasedVersions.has(holder)) releasedVersions.set(holder, before);
   }
 
   /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */
@@ -180,7 +185,7 @@ export class HeldTransaction {
         if (held === undefined || held.closed || live === undefined) continue;
         for (const [side, column] of columnsOf(held)) {
           const grown = this.#letNewIn(side, column, live, held.released);
-          const joined = joinWildcards(column, live, this.#interests);
+          const joined = joinWildcards(column, live, this.table.interests);
           if (grown || joined) this.table.pendingChanges(name);
         }
       }
@@ -276,12 +281,15 @@ export class HeldTransaction {
     if (held.masked === undefined && held.canary !== undefined)
       if (this.#isToBeSeen(name, held.canary, live)) this.table.change(name, held, { canary: undefined });
     if (held.masked === 'discarded') this.#settleDiscarded(name, held, live);
-    this.#stopHoldingIfEqual(name);
+    const masked = this.table.held.get(name)?.masked;
+    if (!this.table.stopHoldingIfEqual(name) || live?.resourceErrors === undefined) return;
+    this.#whole.released.add(name);
+    if (masked !== undefined) this.#whole.canary.add(name);
   }
 
   /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
   #endsQueue(name: ResourceName, { masked }: HeldName): boolean {
-    if (masked !== 'queued' || !this.#isEndpoints || this.#isGated) return false;
+    if (masked !== 'queued' || this.table.type !== assignmentType || this.#isGated) return false;
     this.table.stopHolding(name);
     this.#whole.released.add(name);
     this.#whole.canary.add(name);
@@ -293,7 +301,7 @@ export class HeldTransaction {
     for (const [side, column] of columnsOf(held)) {
       const followed = followTtls(column, live);
       const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live, held.released);
-      const joined = !held.closed && joinWildcards(column, live, this.#interests);
+      const joined = !held.closed && joinWildcards(column, live, this.table.interests);
       if (followed || grown || joined) this.#altered.add(name);
     }
   }
@@ -324,12 +332,6 @@ export class HeldTransaction {
     return isFrozen(this.#holds, this.table.type, cached);
   }
 
-  #keepAway(name: ResourceName): void {
-    this.#keptAway.add(name);
-    const released = new CachedResource();
-    this.table.hold(name, { since: this.#now, masked: undefined, closed: true, released });
-  }
-
   /** Only now it is known from which upstream it is. False: nothing is gated or frozen any more. */
   #staysAway(name: ResourceName, live: CachedResource): boolean {
     const held = this.table.held.get(name);
@@ -343,14 +345,6 @@ export class HeldTransaction {
     return true;
   }
 
-  #stopHoldingIfEqual(name: ResourceName): void {
-    const masked = this.table.held.get(name)?.masked;
-    const hasErrors = this.table.resources.get(name)?.resourceErrors !== undefined;
-    if (!this.table.stopHoldingIfEqual(name) || !hasErrors) return;
-    this.#whole.released.add(name);
-    if (masked !== undefined) this.#whole.canary.add(name);
-  }
-
   /** All that may look different of these names, whatever this transaction says of them. */
   #withAll(changed: Commit['changed'], names: ReadonlySet<ResourceName>): Commit['changed'] {
     if (names.size === 0) return changed;
@@ -360,10 +354,6 @@ export class HeldTransaction {
     return merged;
   }
 
-  get #interests(): Interests {
-    return this.table.interests;
-  }
-
   /**
    * A variant for parameter sets that have nothing of the name yet does not wait. Where canaries judge its removal it is
    * no new one, for who asks only then neither: what the others have of it is in `released`.
@@ -371,7 +361,9 @@ export class HeldTransaction {
   #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
     const isNew = (entry: CacheEntry): boolean => {
       if (column.variants.get(entry.constraints.key) !== undefined) return false;
-      const all = interestedIn(this.#interests, entry);
+      const { name, constraints } = entry.variant;
+      const seeing = this.table.interests.seeing(name, constraints);
+      const all = Array.from(seeing, ({ interest }) => interest.parameters);
       const having = all.filter((parameters) => matchesAny(column, parameters));
       if (all.length > 0 && having.length === all.length) return false;
       if (isAnother(released.variants.get(entry.constraints.key), entry)) return false;
@@ -381,7 +373,7 @@ export class HeldTransaction {
     const added = live.variants.all().filter(isNew);
     if (added.length > 0 && column.empty) column.order = live.order;
     for (const { variant, holders, confirmedIn } of added) {
-      table.payloads.retain(variant.payload);
+      table.all.payloads.retain(variant.payload);
       table.add(column, variant, holders, confirmedIn, side);
     }
     return added.length > 0;
@@ -392,7 +384,7 @@ export class HeldTransaction {
     const { table } = this;
     return variant.aliases.map(resourceName).some((alias) => {
       const targets = [...table.aliased(alias, side)].map((name) => table.resource(name, side));
-      const states = [...(this.#interests.named(alias)?.matching(constraints) ?? [])];
+      const states = [...(this.table.interests.named(alias)?.matching(constraints) ?? [])];
       return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
     });
   }
@@ -428,12 +420,6 @@ const isToOthers = (said: VariantsOf, last: HeldVariant): boolean =>
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
   cached !== undefined && cached.variants.match(parameters).length > 0;
-
-/** The parameters of each interest that sees a variant by its name. */
-function interestedIn(interests: Interests, { variant }: CacheEntry): Parameters[] {
-  const { name, constraints } = variant;
-  return [...interests.seeing(name, constraints)].map(({ interest }) => interest.parameters);
-}
 
 /** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
 function joinWildcards(

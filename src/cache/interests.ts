@@ -1,6 +1,6 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -50,11 +50,7 @@ export class Interests {
 
   /** False if it was not there. */
   delete(interest: Interest): boolean {
-    const index = this.#bySelector.get(interest.selector);
-    if (index?.get(interest.parameters) === undefined) return false;
-    index.delete(interest.parameters);
-    if (index.size === 0) this.#bySelector.delete(interest.selector);
-    return true;
+    return deleteIn(this.#bySelector, interest.selector, interest.parameters);
   }
 
   *all(): Iterable<InterestState> {
@@ -63,9 +59,7 @@ export class Interests {
 
   /** Whether one with these parameters sees the name. */
   sees(name: ResourceName, parameters: Parameters): boolean {
-    if (this.get(name, parameters) !== undefined || this.get(WILDCARD, parameters) !== undefined) return true;
-    const glob = parentGlob(name);
-    return glob !== undefined && this.get(glob, parameters) !== undefined;
+    return selectorsOver(name).some((selector) => this.get(selector, parameters) !== undefined);
   }
 
   /** The interests that name it exactly. */
@@ -75,7 +69,7 @@ export class Interests {
 
   /** Every interest that sees a variant of this name: by name, wildcard or glob. */
   *seeing(name: ResourceName, constraints: Constraints): Iterable<InterestState> {
-    for (const index of this.#indexes(name)) yield* index.matching(constraints);
+    for (const selector of selectorsOver(name)) yield* this.named(selector)?.matching(constraints) ?? [];
   }
 
   /** Every interest that sees a variant: by its name, an alias, a wildcard or a glob. */
@@ -90,14 +84,9 @@ export class Interests {
     for (const _ of this.seeing(name, constraints)) return true;
     return aliases.some((alias) => this.named(resourceName(alias)) !== undefined);
   }
+}
 
-  *#indexes(name: ResourceName): Iterable<ParameterIndex<InterestState>> {
-    for (const selector of [name, WILDCARD]) {
-      const index = this.#bySelector.get(selector);
-      if (index !== undefined) yield index;
-    }
-    const glob = parentGlob(name);
-    const index = glob === undefined ? undefined : this.#bySelector.get(glob);
-    if (index !== undefined) yield index;
-  }
+function selectorsOver(name: ResourceName): readonly Selector[] {
+  const glob = parentGlob(name);
+  return glob === undefined ? [name, WILDCARD] : [name, WILDCARD, glob];
 }

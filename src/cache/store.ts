@@ -7,7 +7,7 @@ import {
   type TypeUrl,
   typeUrl,
 } from '../model/brand.ts';
-import type { Catalog, Commit, Snapshot, StoredResourceError, Value } from '../model/catalog.ts';
+import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
 import { clusterFacts } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
@@ -18,6 +18,7 @@ import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import {
   type Interest,
+  type InterestContent,
   interestBytes,
   type Restamp,
   type Selector,
@@ -36,7 +37,7 @@ import {
 import { HeldNames } from './held-names.ts';
 import type { HeldTransaction } from './held-transaction.ts';
 import type { InterestState } from './interests.ts';
-import { type Column, type Journal, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
+import { type Column, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges, restamp, Update, VariantRemover } from './update.ts';
 
 /** Answers the questions of views from one column of the cache. */
@@ -53,11 +54,6 @@ export class CatalogReader implements Catalog {
     return this.tables.revision;
   }
 
-  /** Undefined: nothing of the type is cached, and nobody is interested. */
-  table(type: TypeUrl): TypeTable | undefined {
-    return this.tables.get(type);
-  }
-
   /** What `resolve` would give; nothing is recorded or counted. */
   peek(type: TypeUrl, name: ResourceName, parameters: Parameters, access?: Admits): Value {
     const filter = access === undefined ? NO_FILTER : { access, fromWildcard: false };
@@ -66,7 +62,7 @@ export class CatalogReader implements Catalog {
 
   /** Every variant of a name, then those of other resources that have it as an alias. */
   named(type: TypeUrl, name: ResourceName): readonly HeldVariant[] {
-    const table = this.table(type);
+    const table = this.tables.get(type);
     const aliased = Iterator.from(table?.aliased(name, this.#column) ?? [])
       .filter((target) => target !== name)
       .flatMap((target) => contentIn(table?.resource(target, this.#column)))
@@ -86,7 +82,7 @@ export class CatalogReader implements Catalog {
   }
 
   *members(type: TypeUrl, selector: Selector, parameters: Parameters): Iterable<ResourceName> {
-    for (const name of this.table(type)?.names(selector) ?? []) {
+    for (const name of this.tables.get(type)?.names(selector) ?? []) {
       if (
         this.isMember(type, selector, name, parameters) ||
         this.#hasErrorFor(type, selector, name, parameters)
@@ -122,7 +118,9 @@ export class CatalogReader implements Catalog {
 
   version(interest: Interest): string {
     const holder = this.state(interest)?.holder;
-    return holder === undefined ? '' : (this.table(interest.type)?.version(holder.key, this.#column) ?? '');
+    return holder === undefined
+      ? ''
+      : (this.tables.get(interest.type)?.version(holder.key, this.#column) ?? '');
   }
 
   resourceErrors(type: TypeUrl, name: ResourceName, parameters: Parameters): readonly StoredResourceError[] {
@@ -132,7 +130,7 @@ export class CatalogReader implements Catalog {
   }
 
   protected state(interest: Interest): InterestState | undefined {
-    return this.table(interest.type)?.interests.get(interest.selector, interest.parameters);
+    return this.tables.get(interest.type)?.interests.get(interest.selector, interest.parameters);
   }
 
   /** By its own name, else by an alias. `records`: a choice between several that is made now. */
@@ -143,12 +141,11 @@ export class CatalogReader implements Catalog {
     filter: PickFilter,
     records: boolean,
   ): Value {
-    const table = this.table(type);
+    const table = this.tables.get(type);
     if (table === undefined) return 'unknown';
     const pick = (own: ResourceName, among: PickFilter): CacheEntry | undefined => {
-      const cached = table.resource(own, this.#column);
-      if (!records) return cached?.peek(parameters, among);
-      return cached?.pick(parameters, (matches) => table.ambiguous(own, parameters, matches), among);
+      const ambiguous = (matches: readonly CacheEntry[]): void => table.ambiguous(own, parameters, matches);
+      return table.resource(own, this.#column)?.pick(parameters, records ? ambiguous : undefined, among);
     };
     const entry = pick(name, filter);
     if (entry !== undefined) return entry.variant;
@@ -160,13 +157,13 @@ export class CatalogReader implements Catalog {
   }
 
   #resource(type: TypeUrl, name: ResourceName): CachedResource | undefined {
-    return this.table(type)?.resource(name, this.#column);
+    return this.tables.get(type)?.resource(name, this.#column);
   }
 }
 
 /** The content of a store at the end of one revision. */
 export interface Restored {
-  /** With restored holders. The bytes of payloads may be views: the store copies them. */
+  /** With restored holders. The store keeps the payloads as they are. */
   readonly resources: readonly {
     readonly type: TypeUrl;
     readonly name: ResourceName;
@@ -183,8 +180,6 @@ const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
-  readonly #options: StoreOptions;
-  readonly #journal: Journal;
   /** The names of endpoints to which clusters led at this revision; `names` undefined: not all of them can be known. */
   #clusterServices:
     | { readonly revision: Revision; readonly names: ReadonlySet<string> | undefined }
@@ -195,8 +190,6 @@ export class Store extends CatalogReader {
 
   constructor(options: StoreOptions) {
     super(new TypeTables(options), 'said');
-    this.#options = options;
-    this.#journal = this.tables.journal;
     this.held = new HeldNames(this.tables);
     this.sides = {
       released: new CatalogReader(this.tables, 'released'),
@@ -230,30 +223,20 @@ export class Store extends CatalogReader {
     return contents;
   }
 
-  /** What is under a name now. */
-  snapshot(type: TypeUrl, name: ResourceName): Snapshot {
-    return this.held.snapshot(type, name);
-  }
-
   apply(transaction: Transaction): Commit {
-    const receivedAt = transaction.arrivedAt ?? this.#options.clock.monotonic();
+    const receivedAt = transaction.arrivedAt ?? this.tables.options.clock.monotonic();
     const next = this.tables.nextRevision();
     const { type } = transaction;
     const table = this.tables.of(type);
     const held = this.held.open(table, transaction);
-    const before = held && table.versions.get(transaction.holder.key);
     if (transaction.version !== undefined) table.setVersion(transaction.holder.key, transaction.version);
     const changes = this.#changesOf(type, held);
     new Update(table, transaction, next, changes).run();
-    const commit = this.#commit(type, transaction.version, receivedAt, changes);
-    const closed =
-      held === undefined ? commit : this.held.close(held, commit, transaction.holder.key, before);
-    return withContents(closed, changes);
+    return this.#commit(table, changes, transaction.version, held, receivedAt);
   }
 
   restamp(change: Restamp): Commit {
     const { type, moves, unresolved } = change;
-    const receivedAt = this.#options.clock.monotonic();
     const table = this.tables.of(type);
     const next = this.tables.nextRevision();
     const changes = restamp(table, moves, 'said', next);
@@ -261,9 +244,9 @@ export class Store extends CatalogReader {
     this.held.restamped(table, change);
     for (const interest of unresolved) {
       table.interests.forgetAnswer(interest);
-      this.#journal.interest(interest);
+      this.tables.journal.interest(interest);
     }
-    return this.#commit(type, undefined, receivedAt, changes);
+    return this.#commit(table, changes, undefined, undefined);
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
@@ -276,11 +259,9 @@ export class Store extends CatalogReader {
     const ofSides = this.held.expire(table, variant, changes);
     if (version === undefined && !ofSides) return undefined;
     this.tables.nextRevision();
-    const commit = this.#commit(type, version, this.#options.clock.monotonic(), changes);
     const held = this.held.open(table);
-    if (held === undefined) return withContents(commit, changes);
-    held.passing(name, ofSides);
-    return withContents(this.held.close(held, commit), changes);
+    held?.passing(name, ofSides);
+    return this.#commit(table, changes, version, held);
   }
 
   /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
@@ -298,7 +279,7 @@ export class Store extends CatalogReader {
     if (interests.get(interest.selector, interest.parameters) !== undefined) return;
     interests.add(interest);
     this.tables.counts.interestBytes += interestBytes(interest);
-    this.#journal.interest(interest);
+    this.tables.journal.interest(interest);
   }
 
   /** What would end with an interest. */
@@ -336,17 +317,15 @@ export class Store extends CatalogReader {
     const table = this.tables.of(interest.type);
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.tables.counts.interestBytes -= interestBytes(interest);
-    this.#journal.interest(interest);
+    this.tables.journal.interest(interest);
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
-    const dropped = (name: ResourceName): void => this.#journal.resource(interest.type, name);
-    dropContentOf(table, interest, changes, held?.leaving, dropped);
+    dropContentOf(table, interest, changes, held?.leaving);
     this.held.interestEnded(table, interest);
     this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
     this.tables.nextRevision();
-    const commit = this.#commit(interest.type, version, this.#options.clock.monotonic(), changes);
-    return held === undefined ? commit : this.held.close(held, commit);
+    return this.#commit(table, changes, version, held);
   }
 
   /** Takes in what was persisted. What upstream does not deliver again is removed when upstream has answered. */
@@ -362,8 +341,7 @@ export class Store extends CatalogReader {
       const table = this.tables.of(type);
       const cached = table.place(name);
       for (const { holders, variant: persisted } of variants) {
-        const payload =
-          persisted.payload && table.payloads.adopt(persisted.payload.bytes, persisted.payload.hash);
+        const payload = persisted.payload && table.all.payloads.share(persisted.payload);
         const variant: Variant = { ...persisted, payload, revision: next };
         table.add(cached, variant, holders, next);
         table.expiring(variant);
@@ -373,7 +351,7 @@ export class Store extends CatalogReader {
     for (const { type, holder, version } of versions) {
       // Nothing of the type was restored: then nobody needs the version.
       const table = this.tables.get(type);
-      if (table === undefined) this.#journal.version(type, holder);
+      if (table === undefined) this.tables.journal.version(type, holder);
       else table.versions.set(holder, version);
     }
   }
@@ -418,7 +396,7 @@ export class Store extends CatalogReader {
     const cached = table.resources.get(name);
     const entry = cached?.variants.get(constraints.key);
     if (cached === undefined || entry?.variant.ttl === undefined) return undefined;
-    if (entry.variant.ttl.deadline > this.#options.clock.monotonic()) return undefined;
+    if (entry.variant.ttl.deadline > this.tables.options.clock.monotonic()) return undefined;
     // Upstream has not said anything new: its last version stays (protocol §3.10).
     const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
     const remover = new VariantRemover(table, changes);
@@ -426,33 +404,29 @@ export class Store extends CatalogReader {
     return version;
   }
 
-  #commit(type: TypeUrl, version: string | undefined, receivedAt: number, changes: CommitChanges): Commit {
+  /** `held`: where something is, each side sees its part. */
+  #commit(
+    { type }: TypeTable,
+    changes: CommitChanges,
+    version: string | undefined,
+    held: HeldTransaction | undefined,
+    receivedAt = this.tables.options.clock.monotonic(),
+  ): Commit {
     const { names: changed, resolved } = changes;
-    for (const name of changed.keys()) this.#journal.resource(type, name);
-    for (const interest of resolved) this.#journal.interest(interest);
-    return { revision: this.revision, type, version, receivedAt, changed, resolved };
+    for (const name of changed.keys()) this.tables.journal.resource(type, name);
+    for (const interest of resolved) this.tables.journal.interest(interest);
+    const commit: Commit = { revision: this.revision, type, version, receivedAt, changed, resolved };
+    const closed = held === undefined ? commit : this.held.close(held, commit);
+    const { contents } = changes;
+    return contents === undefined ? closed : { ...closed, contents };
   }
 
   #changesOf(type: TypeUrl, held: HeldTransaction | undefined): CommitChanges {
-    const snapshot = this.#options.recorded
+    const snapshot = this.tables.options.recorded
       ? (name: ResourceName) => this.held.snapshot(type, name)
       : undefined;
     return new CommitChanges(held?.changing, snapshot);
   }
-}
-
-const withContents = (commit: Commit, { contents }: CommitChanges): Commit =>
-  contents === undefined ? commit : { ...commit, contents };
-
-/** What would end with an interest. */
-export interface InterestContent {
-  /** There is a resource for it, or upstream has answered a wildcard. */
-  readonly hasContent: boolean;
-  /**
-   * The bytes of the bodies that no other interest sees. A body that several interests see counts for none of them, so
-   * the sum over all interests is never more than the cache.
-   */
-  readonly bytes: number;
 }
 
 function contentOf(table: TypeTable, interest: Interest): InterestContent {
@@ -467,14 +441,14 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
   return { hasContent: table.hasContent(interest), bytes };
 }
 
-/** Removes what only this interest saw, which has ended. `dropped` is called for each name that is not as it was, `dropping` for each variant before. */
+/** Removes what only this interest saw, which has ended. `dropping` is called for each variant before. */
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
   changes: CommitChanges,
   dropping: ((entry: CacheEntry) => void) | undefined,
-  dropped: (name: ResourceName) => void,
 ): void {
+  const dropped = (name: ResourceName): void => table.all.journal.resource(table.type, name);
   const { selector, parameters } = interest;
   const remover = new VariantRemover(table, changes, { unwanted: true, unanswered: [] });
   for (const name of table.namesOf(selector)) {

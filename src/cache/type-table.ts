@@ -189,10 +189,6 @@ export class TypeTable {
     this.all = all;
   }
 
-  get payloads(): Payloads {
-    return this.all.payloads;
-  }
-
   /** Several variants match, and one of them was chosen now. */
   ambiguous(name: ResourceName, parameters: Parameters, matches: readonly CacheEntry[]): void {
     this.all.journal.resource(this.type, name); // the choice that was made
@@ -223,7 +219,8 @@ export class TypeTable {
   /** All names with something in any column, or those under a glob. */
   names(selector: Selector): Iterable<ResourceName> {
     if (selector !== WILDCARD) return this.#globs.under(selector);
-    return this.#held.size === 0 ? this.resources.keys() : this.#allNames();
+    const names = this.resources.keys();
+    return this.#held.size === 0 ? names : new Set(names).union(this.#held);
   }
 
   /** The names that a selector covers, and those of resources that have it as an alias. */
@@ -240,11 +237,6 @@ export class TypeTable {
       const matches = this.resource(name, column)?.variants.match(parameters) ?? [];
       return matches.some((entry) => !isWildcard || isHeldByWildcard(entry));
     });
-  }
-
-  *#allNames(): Iterable<ResourceName> {
-    yield* this.resources.keys();
-    for (const name of this.#held.keys()) if (!this.resources.has(name)) yield name;
   }
 
   /** The version of a holder's last response. */
@@ -409,15 +401,10 @@ export class TypeTable {
   /** A column. */
   #replace(before: CachedResource | undefined, after: CachedResource | undefined): void {
     for (const { variant } of after?.variants.all() ?? []) {
-      this.payloads.retain(variant.payload);
+      this.all.payloads.retain(variant.payload);
       this.link(variant);
     }
     for (const { variant } of before?.variants.all() ?? []) this.unlinkAndRelease(variant);
-  }
-
-  unlinkAndRelease(variant: Variant): void {
-    this.unlink(variant);
-    this.payloads.release(variant.payload);
   }
 
   link(variant: Variant): void {
@@ -429,7 +416,8 @@ export class TypeTable {
   }
 
   /** Another variant of the name may have the same alias: the alias goes with the last one. */
-  unlink(variant: Variant): void {
+  unlinkAndRelease(variant: Variant): void {
+    this.all.payloads.release(variant.payload);
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = this.#aliases.get(key);
@@ -597,8 +585,8 @@ export class TypeTable {
     for (const entry of live.variants.all()) {
       const variant = released.variants.get(entry.constraints.key)?.variant;
       if (variant === undefined || variant === entry.variant) continue;
-      this.payloads.retain(variant.payload);
-      this.payloads.release(entry.variant.payload);
+      this.all.payloads.retain(variant.payload);
+      this.all.payloads.release(entry.variant.payload);
       entry.variant = variant;
     }
     live.adoptBindings(released);

@@ -65,6 +65,11 @@ export class CommitChanges {
     for (const alias of aliases) this.touch(resourceName(alias), constraints);
   }
 
+  /** The same for all of these. */
+  touchAll(changed: Commit['changed']): void {
+    for (const [name, all] of changed) for (const constraints of all) this.touch(name, constraints);
+  }
+
   #isNew(name: ResourceName, known: readonly Constraints[], constraints: Constraints): boolean {
     const all = getOrMake(this.#largeSets, name, () => new Set(known));
     const { size } = all;
@@ -345,8 +350,8 @@ export class Update extends VariantRemover {
   }
 
   #payload({ any, payload }: Put): Payload | undefined {
-    if (payload !== undefined) return this.table.payloads.share(payload);
-    return any === undefined ? undefined : this.table.payloads.acquire(any);
+    if (payload !== undefined) return this.table.all.payloads.share(payload);
+    return any === undefined ? undefined : this.table.all.payloads.acquire(any);
   }
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
@@ -525,7 +530,7 @@ export function restamp(
     const cached = table.place(name, column);
     const known = cached.variants.get(to.key);
     if (known === undefined) {
-      const payload = variant.payload && table.payloads.share(variant.payload);
+      const payload = variant.payload && table.all.payloads.share(variant.payload);
       const deltaVersion = deltaVersionOf(version, to, payload, aliases, metadata);
       const moved = { ...variant, payload, constraints: to, deltaVersion, revision };
       table.add(cached, moved, [holder], revision, column);

@@ -13,7 +13,6 @@ import {
   type Removed,
   type ResendItems,
   type Response,
-  resendItems,
 } from '../model/subscription.ts';
 import { knownTypes } from '../model/types.ts';
 import type { Account } from '../wire/accounts.ts';
@@ -343,7 +342,7 @@ export class SendOrder {
     const { edsToResend, warming, needed } = consequencesOf(response);
     const asked = this.#askedFor(endpoints);
     if (asked !== undefined) asked.resend(edsToResend);
-    else if (this.#mayAskLater(type)) this.#neededBefore = this.#neededBefore.union(edsToResend.items);
+    else if (this.#mayAskLater(type)) this.#neededBefore = this.#neededBefore.union(edsToResend);
     const { conversation } = this;
     this.#settleWarming();
     if (!warming) return;
@@ -368,7 +367,7 @@ export class SendOrder {
     const { info, subscription } = type;
     const { conversation } = this;
     if (info.url === endpoints && this.#neededBefore.size > 0) {
-      type.resend(resendItems(this.#neededBefore));
+      type.resend(this.#neededBefore);
       this.#neededBefore = noItems;
     }
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
@@ -588,13 +587,12 @@ export const consequencesOf = (response: Response) =>
 function consequences(response: Response) {
   const changed = response.changed.map(({ now }) => now);
   const facts = changed.map(clusterFacts);
-  const items = new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service)));
   return {
     /**
      * The EDS items that they call for: Envoy warms a changed cluster anew and waits for its endpoints, and in delta does
      * not ask for them (protocol §10.1).
      */
-    edsToResend: resendItems(items),
+    edsToResend: new Set(facts.map(({ service }) => itemId(false, NO_PARAMETERS, service))),
     /** A client takes some time until it can use some of them: they need endpoints, addresses or a health check first. */
     warming: facts.some(({ warms }) => warms),
     /** The endpoints and secrets that they need for that. */
@@ -618,7 +616,7 @@ function globsToResend(response: Response): ResendItems {
       .flatMap(newReferences)
       .filter((to) => to.startsWith(globPrefix))
       .map((to) => to.slice(globPrefix.length));
-    return resendItems(new Set(globs.map((glob) => itemId(false, NO_PARAMETERS, glob))));
+    return new Set(globs.map((glob) => itemId(false, NO_PARAMETERS, glob)));
   });
 }
 

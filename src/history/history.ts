@@ -1,5 +1,5 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
+import type { Change, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import { Payloads } from '../model/payloads.ts';
@@ -202,11 +202,9 @@ export class History {
     return revision >= this.#lastStripped;
   }
 
-  /** The changes after a revision, the oldest first; of one type, if one is given. */
-  *after(revision: number, type?: TypeUrl): Iterable<Change> {
-    for (const change of this.#changes.values()) {
-      if (change.revision > revision && (type === undefined || change.type === type)) yield change;
-    }
+  /** The changes after a revision, the oldest first. */
+  after(revision: number): Iterable<Change> {
+    return this.#changes.values().filter((change) => change.revision > revision);
   }
 }
 
@@ -245,11 +243,8 @@ export function isWhole({ names, added, changed, removed }: Change): boolean {
 }
 
 function stripped(change: Change): Change {
-  return { ...change, names: change.names.slice(0, maxNames).map(withoutBodies) };
-}
-
-function withoutBodies({ name, change, bytes, verdict }: ChangedName): ChangedName {
-  return { name, change, bytes, verdict, content: undefined };
+  const names = change.names.slice(0, maxNames).map((one) => ({ ...one, content: undefined }));
+  return { ...change, names };
 }
 
 /** What a name costs beside its bodies, in bytes: by measurement, rounded up. */

@@ -10,6 +10,7 @@ import {
   type RecordedChanges,
   sameContents,
 } from '../model/change.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import { History, type HistoryOptions, judgedRevisions, verdictOf } from './history.ts';
@@ -58,7 +59,7 @@ export interface RecorderOptions extends HistoryOptions {
 
 /** What came with a commit. */
 interface Sent {
-  readonly revisions: readonly number[];
+  readonly revisions: Set<number>;
   /** Since the history was told. */
   accepted: number;
   rejected: number;
@@ -162,14 +163,9 @@ export class Recorder {
   /** Everybody gets these changes with the commit that arrived then. */
   #released(receivedAt: number, revisions: readonly number[]): void {
     if (revisions.length === 0) return;
-    const known = this.#commits.get(receivedAt);
-    this.#commits.set(receivedAt, {
-      accepted: 0,
-      rejected: 0,
-      took: undefined,
-      ...known,
-      revisions: [...new Set([...(known?.revisions ?? []), ...revisions])],
-    });
+    const made = (): Sent => ({ revisions: new Set(), accepted: 0, rejected: 0, took: undefined });
+    const sent = getOrMake(this.#commits, receivedAt, made);
+    for (const revision of revisions) sent.revisions.add(revision);
     const [oldest] = this.#commits.keys();
     if (this.#commits.size > maxCommits && oldest !== undefined) this.#commits.delete(oldest);
   }

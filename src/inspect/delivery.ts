@@ -165,11 +165,11 @@ function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean
   const types = type === undefined ? [...relay.store.tables].map(([url]) => url) : [type];
   return types.some((url) => {
     const selector = canonicalOf(url, name);
-    const table = relay.store.table(url);
+    const table = relay.store.tables.get(url);
     if (table === undefined) return false;
     if ((table.resources.get(selector)?.variants.size ?? 0) > 0) return true;
     if (!Iterator.from(table.aliased(selector)).next().done) return true;
-    return Iterator.from(relay.views.interests().all()).some(
+    return Iterator.from(relay.views.interests.all()).some(
       (one) => one.type === url && one.selector === selector,
     );
   });
@@ -189,7 +189,7 @@ function servingUpstreams(
   };
   if (type !== undefined) for (const name of names) add(type, name);
   if (type !== undefined && names.size > 0) return serving;
-  for (const { type: of, selector } of relay.views.interests().all()) {
+  for (const { type: of, selector } of relay.views.interests.all()) {
     if (type !== undefined && of !== type) continue;
     if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
     add(of, selector);

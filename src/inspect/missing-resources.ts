@@ -104,7 +104,7 @@ function has(relay: Relay, type: TypeUrl, selector: Selector, parameters: Parame
 }
 
 function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {
-  const table = store.table(type);
+  const table = store.tables.get(type);
   const hasVariant = (name: ResourceName): boolean => (table?.resources.get(name)?.variants.size ?? 0) > 0;
   if (!isCollection(selector)) return hasVariant(selector);
   return Iterator.from(table?.names(selector) ?? []).some(hasVariant);
@@ -143,7 +143,7 @@ interface Sample {
 }
 
 function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector): Sample {
-  const table = store.table(type);
+  const table = store.tables.get(type);
   const names: (readonly Constraints[])[] = [];
   let [looked, sampled] = [0, 0];
   const covered = isCollection(selector) ? table?.names(selector) : table?.namesOf(selector);
@@ -200,7 +200,7 @@ function whyUnanswered(
   const selector = canonicalOf(type, name);
   const held = isCollection(selector) ? '' : whyHeldBack(relay, type, selector);
   if (held !== '') return held;
-  const isCached = (relay.store.table(type)?.resources.get(selector)?.variants.size ?? 0) > 0;
+  const isCached = (relay.store.tables.get(type)?.resources.get(selector)?.variants.size ?? 0) > 0;
   if (sent !== '' || isCached) return 'it has not been sent yet';
   return `upstream ${upstream ?? ''} has not answered yet`;
 }

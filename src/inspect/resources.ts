@@ -234,7 +234,7 @@ export async function matchesOf(
 ): Promise<Listed<typeof ListMatchesResponseSchema>> {
   const columns = columnsOf(classes);
   const shown = columns.slice(0, mostParameterSets);
-  const resources = relay.store.table(type)?.resources ?? new Map<ResourceName, CachedResource>();
+  const resources = relay.store.tables.get(type)?.resources ?? new Map<ResourceName, CachedResource>();
   const found: (readonly [ResourceName, CachedResource])[] = [];
   for (const [known, cached] of resources) {
     await pace.yieldIfDue();

@@ -66,7 +66,9 @@ export interface Commit {
   /** Interests that were unresolved before this transaction and are resolved now. */
   readonly resolved: readonly Interest[];
   /** What was and what is under each of these names. Undefined: nobody records it, or no content changed. */
-  readonly contents?: ReadonlyMap<ResourceName, { readonly before: Snapshot; readonly after: Snapshot }>;
+  readonly contents?:
+    | ReadonlyMap<ResourceName, { readonly before: Snapshot; readonly after: Snapshot }>
+    | undefined;
   /** Of an operator, who has made it; left out: nobody has. */
   readonly operation?: { readonly verb: 'rollback' | 'discard'; readonly reason: string } | undefined;
   /** What each side sees as changed, where changes wait. Undefined: both see all of this. */

@@ -30,3 +30,37 @@ export function countIn<Key>(counts: Map<Key, number>, key: Key, more: number): 
   if (count > 0) counts.set(key, count);
   else counts.delete(key);
 }
+
+/** Takes one out of what is under a key, which goes when it is empty. False: it was not there. */
+export function deleteIn<Key, Item>(
+  map: Map<Key, { delete(item: Item): boolean; readonly size: number }>,
+  key: Key,
+  item: Item,
+): boolean {
+  const all = map.get(key);
+  if (all?.delete(item) !== true) return false;
+  if (all.size === 0) map.delete(key);
+  return true;
+}
+
+/** A map of which those entries go that are not in use any more. Clients may invent keys. */
+export class MapInUse<Key, Value> extends Map<Key, Value> {
+  readonly #leastRoom: number;
+  #room: number;
+
+  /** As long as it has fewer entries than that, nothing goes. */
+  constructor(leastRoom: number) {
+    super();
+    this.#leastRoom = leastRoom;
+    this.#room = leastRoom;
+  }
+
+  /** Costs no more than to add them did: it looks through all only when they have doubled. True: some are dropped. */
+  dropUnused(isUnused: (value: Value, key: Key) => boolean): boolean {
+    const { size } = this;
+    if (size < this.#room) return false;
+    for (const [key, value] of this) if (isUnused(value, key)) this.delete(key);
+    this.#room = Math.max(this.#leastRoom, 2 * this.size);
+    return this.size < size;
+  }
+}

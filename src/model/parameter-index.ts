@@ -34,14 +34,16 @@ export class ParameterIndex<T> {
     else for (const key of this.#byKey?.keys() ?? []) this.#index(key, parameters);
   }
 
-  delete(parameters: Parameters): void {
-    this.#entries.delete(parameters.key);
+  /** False if it was not there. */
+  delete(parameters: Parameters): boolean {
+    if (!this.#entries.delete(parameters.key)) return false;
     for (const [key, value] of this.#byKey === undefined ? [] : parameters.entries) {
       const values = this.#byKey?.get(key);
       const keys = values?.get(value);
       if (keys?.delete(parameters.key) === true && keys.size === 0) values?.delete(value);
       if (this.#hasAllKeys && values?.size === 0) this.#byKey?.delete(key);
     }
+    return true;
   }
 
   *values(): Iterable<T> {

@@ -44,13 +44,7 @@ export function encoding(fields: Encoding): Encoding {
 }
 
 /** Items that are sent even if the client has them. Many clients share one object, and so the encoded response. */
-export interface ResendItems {
-  readonly id: number;
-  readonly items: ReadonlySet<string>;
-}
-
-let lastResendId = 0;
-export const resendItems = (items: ReadonlySet<string>): ResendItems => ({ id: ++lastResendId, items });
+export type ResendItems = ReadonlySet<string>;
 
 /** A resource that a client has and that is to be removed from it. */
 export interface Removed {

@@ -194,11 +194,8 @@ export class ShrinkGuard implements UpstreamSink {
   /** The cached variants that a transaction would remove. */
   #removedBy(incoming: Transaction, cached: readonly GuardedVariant[]): readonly Removal[] {
     const { puts, heartbeats, removals, complete, resolved } = incoming;
-    const stays = new VariantSet();
-    for (const put of puts) stays.add(put);
-    for (const beat of heartbeats) stays.add(beat);
-    const named = new VariantSet();
-    for (const removal of removals) named.add(removal);
+    const stays = new VariantSet([...puts, ...heartbeats]);
+    const named = new VariantSet(removals);
     const confirmed = this.#restoredOf(resolved);
     return cached.filter(
       (one) => !stays.has(one) && (complete || named.has(one) || (one.restored && confirmed(one).length > 0)),

@@ -221,13 +221,11 @@ export class Siblings {
     for (const name of [...this.#listed.values().take(prefetchedPerTurn)]) {
       this.#listed.delete(name);
       const interest = interestOfName(name);
-      if (interest !== undefined && this.#serves(interest)) this.#sink.prefetch(interest);
+      if (interest === undefined) continue;
+      const upstream = this.#sink.servedBy(interest.type, interest.selector);
+      if (upstream === this.#options.name) this.#sink.prefetch(interest);
     }
     this.#prefetch =
       this.#listed.size === 0 ? undefined : this.#options.clock.after(0, () => this.#prefetchSome());
-  }
-
-  #serves({ type, selector }: Interest): boolean {
-    return this.#sink.servedBy(type, selector) === this.#options.name;
   }
 }

@@ -9,6 +9,10 @@ export class VariantSet<Variant extends Identity = Identity> {
   readonly #byName = new Map<ResourceName, Variant | Map<ConstraintsKey, Variant>>();
   #size = 0;
 
+  constructor(variants: Iterable<Variant> = []) {
+    for (const variant of variants) this.add(variant);
+  }
+
   get size(): number {
     return this.#size;
   }

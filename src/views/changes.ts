@@ -4,7 +4,7 @@ import { contentHash } from '../model/change.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import { entryId, itemId, spellingOf } from '../model/selection.ts';
-import { type ChangedVariant, type Encoding, type ResendItems, resendItems } from '../model/subscription.ts';
+import type { ChangedVariant, Encoding, ResendItems } from '../model/subscription.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type Item, nameOf, sentName, valueAt } from './item.ts';
 import { answeredIn, Coverage, itemsOf } from './position.ts';
@@ -81,17 +81,11 @@ export function comingBack(
   changes: Iterable<Change>,
   deferred: ReadonlyMap<string, RetainedResource> | undefined,
 ): Iterable<Change> {
-  return deferred === undefined ? changes : withDeferred(changes, deferred);
-}
-
-function* withDeferred(
-  changes: Iterable<Change>,
-  deferred: ReadonlyMap<string, RetainedResource>,
-): Iterable<Change> {
-  for (const change of changes) {
+  if (deferred === undefined) return changes;
+  return Iterator.from(changes).map((change) => {
     const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
-    yield has === undefined ? change : { ...change, lastSent: has };
-  }
+    return has === undefined ? change : { ...change, lastSent: has };
+  });
 }
 
 /** The changes of a view since a revision (-1: all of it), and the items that must be resent. */
@@ -127,20 +121,20 @@ export function shownOf(view: View, resend: ResendItems): ResendItems {
   if (!view.hasRespelled && collections.length === 0) return resend;
   const known = getOrMake(shown, view.atHead, () => new WeakMap());
   return getOrMake(known, resend, () => {
-    const names = resend.items.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
+    const names = resend.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
     const ids = [...names.filter(({ locator }) => !locator).map(({ id }) => id)];
     const globs = collections.filter(
       ({ selector, locator, parameters }) =>
-        isGlob(selector) && !locator && resend.items.has(itemId(false, parameters, selector)),
+        isGlob(selector) && !locator && resend.has(itemId(false, parameters, selector)),
     );
     if (ids.length + globs.length === 0) return resend;
-    const all = new Set([...resend.items, ...ids, ...itemsOf(view, new Set(globs))]);
+    const all = new Set([...resend, ...ids, ...itemsOf(view, new Set(globs))]);
     const filled = globs.length > 0 ? answeredIn(view).filled : undefined;
     for (const glob of globs) {
       if (filled?.has(glob) === true) all.delete(entryId(glob));
       else all.add(entryId(glob));
     }
-    return resendItems(all);
+    return all;
   });
 }
 

@@ -123,8 +123,7 @@ export function bytesOfEarlier(
 /** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
 function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
   if (!view.selection.hasCollection) return none;
-  const shown = new Set<string>();
-  for (const { spelling } of view.items.values()) shown.add(spelling);
+  const shown = new Set(view.items.values().map(({ spelling }) => spelling));
   return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
 }
 

@@ -298,7 +298,6 @@ class ResponseContent {
   }
 
   get empty(): boolean {
-    this.#writeRemovals();
     const { resources, removed, removedNames, errors } = this;
     return resources.length + removed.length + removedNames.length + errors.length === 0;
   }

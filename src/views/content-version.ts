@@ -1,6 +1,7 @@
 import { hash } from 'node:crypto';
 import { isVariant } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
 import type { View } from './view.ts';
@@ -35,24 +36,22 @@ export function showsAll(view: View, version: string): boolean {
   return version.endsWith(`@${viewDigest(view)}`);
 }
 
-const digests = new WeakMap<View, { readonly generation: number; readonly digest: string }>();
+/** By `atHead`. */
+const digests = new WeakMap<object, string>();
 
 /** Digest of everything that a view shows, resource errors included. */
 function viewDigest({ shown }: View): string {
-  const { generation } = shown;
-  const known = digests.get(shown);
-  if (known?.generation === generation) return known.digest;
-  const lines: string[] = [];
-  for (const item of shown.items.values()) {
-    const { name, last } = item;
-    if (isVariant(last.value)) lines.push(lineOf({ name, variant: last.value }));
-    // Another error is news, or it would hide behind a 304 (protocol §7.3).
-    for (const { constraints, status } of shown.resourceErrors(item))
-      lines.push(JSON.stringify([name, constraints.key, 'error', Buffer.from(status).toString('base64')]));
-  }
-  const digest = digestOf(lines);
-  digests.set(shown, { generation, digest });
-  return digest;
+  return getOrMake(digests, shown.atHead, () => {
+    const lines: string[] = [];
+    for (const item of shown.items.values()) {
+      const { name, last } = item;
+      if (isVariant(last.value)) lines.push(lineOf({ name, variant: last.value }));
+      // Another error is news, or it would hide behind a 304 (protocol §7.3).
+      for (const { constraints, status } of shown.resourceErrors(item))
+        lines.push(JSON.stringify([name, constraints.key, 'error', Buffer.from(status).toString('base64')]));
+    }
+    return digestOf(lines);
+  });
 }
 
 const lineOf = ({ name, variant }: Shown): string =>

@@ -15,7 +15,6 @@ import {
   type MissingEntry,
   type ResendItems,
   type Response,
-  resendItems,
   type Subscriber,
   type Subscription,
 } from '../model/subscription.ts';
@@ -173,7 +172,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   refersTo(reference: Reference): boolean {
-    if (this.#view.referencesAtHead.has(reference)) return true;
+    if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
     // What the client has and the view does not show.
     return [this.#position?.overlay, this.#deferred].some(
       (all) => all && referencesOfAll(all).has(reference),
@@ -184,7 +183,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const view = this.#view;
     if (this.#position !== undefined) return this.#position.newReferencesIn(view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
-    return this.resumed && (this.#isDelta || this.polls === 'client') ? view.referencesAtHead : new Set();
+    return this.resumed && (this.#isDelta || this.polls === 'client')
+      ? view.referencesAt(view.head)
+      : new Set();
   }
 
   has(name: ResourceName): boolean {
@@ -200,14 +201,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   holdings(): Iterable<Holding> {
-    return holdings(this.#view.items, this.responses.itemStates(), (id) => this.#lastSent(id));
+    return holdings(this.#view.items.values(), this.responses.itemStates(), (id) => this.#lastSent(id));
   }
 
   holdingsOf(version: string, said: ItemState): Iterable<Holding> {
     const { items } = this.#view;
     const isCurrent = version === this.contentVersion;
     const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
-    return holdings(items, () => said, lastSent);
+    return holdings(items.values(), () => said, lastSent);
   }
 
   get complete(): boolean {
@@ -294,15 +295,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   resend(canonical: ResendItems): void {
     const added = shownOf(this.#view, canonical);
-    this.#claims?.resend(this.#view, added.items);
-    this.#oweUnknown(added.items);
-    const empty = this.selection.collections.filter((one) => added.items.has(entryId(one)));
+    this.#claims?.resend(this.#view, added);
+    this.#oweUnknown(added);
+    const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
     if (empty.length > 0) this.#markBehind(true);
     // What the client does not have is sent anyway.
-    if (!added.items.values().some((id) => isVariant(this.#lastSent(id)))) return;
+    if (!added.values().some((id) => isVariant(this.#lastSent(id)))) return;
     if (this.#resend === undefined) this.#resend = added;
-    else if (this.#resend !== added) this.#resendAlone(added.items);
+    else if (this.#resend !== added) this.#resendAlone(added);
     this.#markBehind(true);
   }
 
@@ -341,7 +342,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get hasSomething(): boolean {
     if (this.#position === undefined) return false;
-    return this.#view.items.keys().some((id) => isVariant(this.#lastSent(id)));
+    return this.#view.items.values().some(({ id }) => isVariant(this.#lastSent(id)));
   }
 
   close(): void {
@@ -416,8 +417,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** What one client alone asked for again, and what is left of what it asked for before. */
   #resendAlone(ids: ReadonlySet<string>): void {
     const { items } = this.#view;
-    const left = this.#resend?.items.values().filter((id) => items.has(id));
-    this.#resend = resendItems(new Set([...ids, ...(left ?? none)]));
+    const left = this.#resend?.values().filter((id) => items.has(id));
+    this.#resend = new Set([...ids, ...(left ?? none)]);
     this.#resendsAlone = true;
   }
 
@@ -577,7 +578,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known.response?.sent)) return known;
-    const changes = comingBack(changesSince(view, step.from, step.resend?.items), this.#deferred);
+    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
@@ -632,7 +633,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
     return (
       defers !== defersNothing &&
-      !(this.encoding.ttl && variant.ttl !== undefined && variant.ttl.deadline <= this.#pool.now()) &&
+      !(
+        this.encoding.ttl &&
+        variant.ttl !== undefined &&
+        variant.ttl.deadline <= this.#pool.options.clock.monotonic()
+      ) &&
       this.#view.admits(variant, item.parameters) &&
       defers({ spelling: item.spelling, variant, since })
     );
@@ -651,18 +656,18 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       now: item.last.value,
       lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
       clientVersion: this.#claims?.versionOf(spelling),
-      resend:
-        this.#resend?.items.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
+      resend: this.#resend?.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
     };
   }
 
   #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
     const [view, position] = [this.#view, this.#position];
+    const { clock, controlPlane } = this.#pool.options;
     return {
       view,
       encoding: this.encoding,
-      now: this.#pool.now(),
-      controlPlane: this.#pool.controlPlane,
+      now: clock.monotonic(),
+      controlPlane,
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),

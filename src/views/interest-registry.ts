@@ -1,24 +1,22 @@
 import { LRUCache } from 'lru-cache';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
-import { type Interest, interestBytes, type Selector, WILDCARD } from '../model/transaction.ts';
+import {
+  type Interest,
+  type InterestContent,
+  interestBytes,
+  type Selector,
+  WILDCARD,
+} from '../model/transaction.ts';
 
 /**
  * Why an interest ends: it was idle for too long or upstream no longer updates it, the cache is full, or the resource
  * must not be cached.
  */
 export type EndReason = 'idle' | 'size' | 'uncached';
-
-/** What an interest without subscribers keeps. */
-interface InterestContent {
-  /** Something is there: a resource, or the answer to a wildcard. */
-  readonly hasContent: boolean;
-  /** Of the bodies that no other interest sees. */
-  readonly bytes: number;
-}
 
 /** Where interest goes: left, to the cache and upstream. */
 interface InterestPort {
@@ -63,8 +61,7 @@ const perTurn = 2000;
  * name, for `idleMilliseconds`.
  */
 export class InterestRegistry {
-  readonly #port: InterestPort;
-  readonly #defer: (run: () => void) => void;
+  readonly #options: InterestRegistryOptions;
   /** What ends in turns. */
   readonly #releasing: InTurns<void>[] = [];
   readonly #entries = new Map<TypeUrl, Map<Selector, ParameterIndex<RegisteredInterest>>>();
@@ -74,9 +71,8 @@ export class InterestRegistry {
   readonly #idleWithContent: IdleCache;
 
   constructor(options: InterestRegistryOptions) {
-    const { interests, idleMilliseconds, defer } = options;
-    this.#port = interests;
-    this.#defer = defer;
+    const { interests, idleMilliseconds } = options;
+    this.#options = options;
     const longer = idleMilliseconds - returnMilliseconds;
     const left = (entry: RegisteredInterest): void => {
       const kept = longer > 0 ? interests.contentOf(entry.interest) : undefined;
@@ -94,13 +90,13 @@ export class InterestRegistry {
     const known = index.get(interest.parameters);
     if (known === undefined) {
       index.set(interest.parameters, { interest, views: 1 });
-      this.#port.subscribe(interest);
+      this.#options.interests.subscribe(interest);
       return;
     }
     if (known.views++ > 0) return;
     this.#justLeft.delete(known);
     this.#idleWithContent.delete(known);
-    this.#port.markActive(known.interest);
+    this.#options.interests.markActive(known.interest);
   }
 
   /** All of them; what was acquired is released if the turns end early. They are held until `releaseAll`. */
@@ -126,7 +122,7 @@ export class InterestRegistry {
 
   readonly #releaseNext = (): void => {
     if (this.#releasing[0]?.next().done === true) this.#releasing.shift();
-    if (this.#releasing.length > 0) this.#defer(this.#releaseNext);
+    if (this.#releasing.length > 0) this.#options.defer(this.#releaseNext);
   };
 
   *#release(interests: Iterable<readonly [Interest, boolean]>): InTurns<void> {
@@ -146,7 +142,7 @@ export class InterestRegistry {
       return;
     }
     this.#justLeft.add(entry, interestBytes(entry.interest));
-    if (this.#entry(interest) === entry) this.#port.markIdle(entry.interest);
+    if (this.#entry(interest) === entry) this.#options.interests.markIdle(entry.interest);
   }
 
   /** Ends the least recently used idle interest; false if there is none. */
@@ -186,14 +182,12 @@ export class InterestRegistry {
   #end(entry: RegisteredInterest, why: EndReason): void {
     const { type, selector, parameters } = entry.interest;
     const selectors = this.#entries.get(type);
-    const index = selectors?.get(selector);
-    if (index?.get(parameters) !== entry) return;
+    if (selectors?.get(selector)?.get(parameters) !== entry) return;
     this.#justLeft.delete(entry);
     this.#idleWithContent.delete(entry);
-    index.delete(parameters);
-    if (index.size === 0) selectors?.delete(selector);
-    if (selectors?.size === 0) this.#entries.delete(type);
-    this.#port.unsubscribe(entry.interest, why);
+    deleteIn(selectors, selector, parameters);
+    if (selectors.size === 0) this.#entries.delete(type);
+    this.#options.interests.unsubscribe(entry.interest, why);
   }
 }
 
@@ -227,15 +221,18 @@ class IdleCache {
     this.#milliseconds = milliseconds;
     this.#over = over;
     this.#evicted = evicted;
-    this.#cache = this.#create(this.#maxSize());
+    this.#cache = this.#create();
   }
 
   add(entry: RegisteredInterest, bytes: number): void {
-    this.#resize();
+    const room = this.#options.maxCacheBytes();
+    const size = Math.max(1, Math.ceil(bytes));
     // An entry that is larger than everything may be is not taken at all.
-    this.#cache.set(entry, entry, { size: Math.max(1, Math.ceil(bytes)) });
+    const isTaken = size <= room;
+    if (isTaken) this.#cache.set(entry, entry, { size });
     this.#most = Math.max(this.#most, this.#cache.size);
-    if (this.#cache.has(entry)) this.#schedule();
+    while (this.#cache.calculatedSize > room && this.evict());
+    if (isTaken) this.#schedule();
     else this.#evicted(entry);
   }
 
@@ -257,12 +254,12 @@ class IdleCache {
 
   #clear(): void {
     this.#most = 0;
-    this.#cache = this.#create(this.#maxSize());
+    this.#cache = this.#create();
   }
 
-  #create(maxSize: number): LRUCache<RegisteredInterest, RegisteredInterest> {
+  #create(): LRUCache<RegisteredInterest, RegisteredInterest> {
     return new LRUCache<RegisteredInterest, RegisteredInterest>({
-      maxSize,
+      maxSize: Number.MAX_SAFE_INTEGER, // sizes are added up; `add` knows the bound, which a reload may change
       ttl: Math.max(1, this.#milliseconds),
       // The injected clock, asked each time: lru-cache would remember its answer by a timer of its own.
       perf: { now: () => this.#options.clock.monotonic() },
@@ -274,18 +271,6 @@ class IdleCache {
         if (reason === 'evict') this.#evicted(entry);
       },
     });
-  }
-
-  #maxSize(): number {
-    return Math.max(1, Math.floor(this.#options.maxCacheBytes()));
-  }
-
-  #resize(): void {
-    const maxSize = this.#maxSize();
-    if (maxSize === this.#cache.maxSize) return;
-    const before = this.#cache;
-    this.#cache = this.#create(maxSize);
-    this.#cache.load(before.dump());
   }
 
   /** All have the same time, so the least recently used is the next one. */

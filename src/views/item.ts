@@ -41,12 +41,11 @@ export function valueAt(item: Item, revision: number): Value | undefined {
 
 /** For inspection: each item, what a client was last sent of it, and what the client said to that. */
 export function* holdings(
-  items: Iterable<[string, Item]>,
+  items: Iterable<Item>,
   stateOf: (id: string, lastSent: Value | undefined) => ItemState,
   lastSentOf: (id: string) => Value | undefined,
 ): Iterable<Holding> {
-  for (const [id, item] of items) {
-    const { name, spelling, parameters, named, last } = item;
+  for (const { id, name, spelling, parameters, named, last } of items) {
     const value = lastSentOf(id);
     yield {
       name: spelling,
@@ -88,9 +87,7 @@ export interface Items {
   readonly size: number;
   get(id: string): Item | undefined;
   has(id: string): boolean;
-  keys(): IteratorObject<string, undefined>;
   values(): IteratorObject<Item, undefined>;
-  [Symbol.iterator](): IteratorObject<[string, Item], undefined>;
 }
 
 /**
@@ -134,17 +131,9 @@ export class LayeredItems implements Items {
     return this.get(id) !== undefined;
   }
 
-  *keys(): IteratorObject<string, undefined> {
-    for (const { id } of this.values()) yield id;
-  }
-
   *values(): IteratorObject<Item, undefined> {
     yield* this.#own.values();
     for (const item of this.#base.values()) if (!this.#hides(item)) yield item;
-  }
-
-  *[Symbol.iterator](): IteratorObject<[string, Item], undefined> {
-    for (const item of this.values()) yield [item.id, item];
   }
 }
 

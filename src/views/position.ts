@@ -127,7 +127,7 @@ export class Position {
 
   /** What a view shows and the client does not have refers to these, and what it has did not. */
   newReferencesIn(view: View): References {
-    if (this.view !== view) return view.referencesAtHead.difference(this.references);
+    if (this.view !== view) return view.referencesAt(view.head).difference(this.references);
     const since = view.referencesSince(this.revision);
     return this.overlay === undefined ? since : since.difference(referencesOfAll(this.overlay));
   }
@@ -218,23 +218,20 @@ export class Position {
     if (isDelta && wasTold === true && view.forms.length > 1) {
       const isWithheld = this.withheld();
       const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
-      for (const id of view.items.keys())
+      for (const { id } of view.items.values())
         if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
           left.set(id, { variant: 'absent', errorsSentUpTo });
     }
     const coverage = new Coverage(view);
-    for (const [id, retained] of [...resources, ...(this.view === view ? this.unknownAgain() : none)]) {
+    // And what the client got from the view, if its state is unknown again.
+    const again = this.view === view ? this.#shown(view.unknownAgain) : none;
+    for (const [id, retained] of [...resources, ...again]) {
       const item = view.items.get(id);
       const isUnknown =
         item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
       if (isUnknown) left.set(id, isDelta ? retained : { ...retained, mayBeDropped: true });
     }
     return overlayOf(left);
-  }
-
-  /** Resources that the client got from the view, and whose state is unknown again. */
-  unknownAgain(): IteratorObject<readonly [string, ClientResource]> {
-    return this.#shown(this.view.unknownAgain);
   }
 
   /** The resources that the client has, by their ids in the view. */
@@ -283,10 +280,10 @@ function* movedInto<Has extends RetainedResource>(
   before: Selection,
   resources: Iterable<readonly [string, Has]>,
 ): IteratorObject<readonly [string, Has], undefined> {
-  const moved = new MovedLocators(before, view.selection);
+  const targetsOf = movedLocators(before, view.selection);
   for (const [id, retained] of resources) {
     const { item } = retained;
-    const targets = view.items.has(id) ? none : moved.targetsOf(item);
+    const targets = view.items.has(id) ? none : targetsOf(item);
     const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
     if (target === undefined) yield [id, retained];
     else yield [target.id, { ...retained, item: { ...item, ...target } }];
@@ -534,32 +531,25 @@ interface MovedLocator {
 
 /**
  * Locators whose parameters have changed, though the client sent the same locators: a trusted rule overrides them, and
- * the node or the rules have changed. Locators that had equal parameters may have different ones now.
+ * the node or the rules have changed. Locators that had equal parameters may have different ones now. Returns the items of
+ * the new selection that an item of the old one may have become: by its name, or as a member.
  */
-class MovedLocators {
-  readonly #named: ReadonlyMap<string, readonly MovedLocator[]>;
-  /** Of wildcards and globs, by `collectionKey`. */
-  readonly #collecting: ReadonlyMap<string, readonly MovedLocator[]>;
-
-  constructor(before: Selection, now: Selection) {
-    const moved = movedIn(before, now);
-    this.#named = Map.groupBy(moved, ({ from }) => itemId(true, from.parameters, from.spelling));
-    const collecting = moved.filter(({ from }) => isCollection(from.selector));
-    this.#collecting = Map.groupBy(collecting, ({ from }) => collectionKey(from.parameters, from.selector));
-  }
-
-  /** The items of the new selection that an item of the old one may have become: by its name, or as a member. */
-  targetsOf({ id, name, spelling, locator, parameters: before }: Item): readonly MovedItem[] {
+function movedLocators(from: Selection, now: Selection): (item: Item) => readonly MovedItem[] {
+  const moved = movedIn(from, now);
+  const named = Map.groupBy(moved, ({ from: { parameters, spelling } }) =>
+    itemId(true, parameters, spelling),
+  );
+  const collections = moved.filter((one) => isCollection(one.from.selector));
+  const collecting = Map.groupBy(collections, (one) => collectionKey(one.from.parameters, one.from.selector));
+  return ({ id, name, spelling, locator, parameters: before }) => {
     if (!locator) return none;
-    const collections = [WILDCARD, parentGlob(name) ?? WILDCARD].map((selector) =>
-      collectionKey(before, selector),
-    );
-    const collecting = [...new Set(collections)].flatMap((key) => this.#collecting.get(key) ?? []);
-    return [...(this.#named.get(id) ?? none), ...collecting].map(({ to: parameters }) => ({
+    const keys = [WILDCARD, parentGlob(name) ?? WILDCARD].map((selector) => collectionKey(before, selector));
+    const members = [...new Set(keys)].flatMap((key) => collecting.get(key) ?? []);
+    return [...(named.get(id) ?? none), ...members].map(({ to: parameters }) => ({
       id: itemId(true, parameters, spelling),
       parameters,
     }));
-  }
+  };
 }
 
 const collectionKey = (parameters: Parameters, selector: Selector): string => `${parameters.id} ${selector}`;

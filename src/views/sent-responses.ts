@@ -1,4 +1,5 @@
 import { isVariant, type Value } from '../model/catalog.ts';
+import { MapInUse } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type {
   AnswerKind,
@@ -53,11 +54,9 @@ export class SentResponses implements SentState {
   /** Outstanding responses before it. */
   #earlier: SentResponse[] | undefined;
   /** What responses changed that were outstanding when there were too many: the client has not accepted it. */
-  #unansweredBefore: Map<string, Variant | undefined> | undefined;
-  #lookAtUnanswered = 1;
+  #unansweredBefore: MapInUse<string, Variant | undefined> | undefined;
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
-  #rejected: Map<string, RejectedItem> | undefined;
-  #lookAtRejected = 1;
+  #rejected: MapInUse<string, RejectedItem> | undefined;
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
   #rejectedWhole: Rejection | undefined;
   #lastNack: Rejection | undefined;
@@ -281,19 +280,16 @@ export class SentResponses implements SentState {
   /** False: the response has no changes of items that the client could have rejected. */
   #rejectItems(response: SentResponse, rejection: Rejection): boolean {
     let found = false;
-    const rejected = this.#rejected ?? new Map<string, RejectedItem>();
+    const rejected = this.#rejected ?? new MapInUse<string, RejectedItem>(1);
     for (const [id, variant] of changesOf(response)) {
       const sent = this.#items.sentOf(id);
       found ||= variant !== undefined || sent === 'absent';
       // If something newer was sent since, the rejection is not about that.
       if (isThis(variant, sent)) rejected.set(id, { variant, rejection });
     }
-    this.#rejected = rejected.size > 0 ? rejected : undefined;
     // Items that the view does not show any more leave their rejections behind.
-    if (rejected.size >= this.#lookAtRejected) {
-      for (const id of rejected.keys()) this.#forgetIfOutdated(id);
-      this.#lookAtRejected = nextLook(rejected);
-    }
+    rejected.dropUnused(({ variant }, id) => !isThis(variant, this.#items.sentOf(id)));
+    this.#rejected = rejected.size > 0 ? rejected : undefined;
     return found;
   }
 
@@ -335,23 +331,17 @@ export class SentResponses implements SentState {
   /** Its answer will not be understood any more. What it changed stays unaccepted until nothing is outstanding. */
   #forget(response: SentResponse | undefined): void {
     if (response === undefined) return;
-    const unanswered = this.#unansweredBefore ?? new Map<string, Variant | undefined>();
+    const unanswered = this.#unansweredBefore ?? new MapInUse<string, Variant | undefined>(1);
     for (const [id, variant] of changesOf(response)) unanswered.set(id, variant);
     this.#unansweredBefore = unanswered;
     // What was replaced, or what the view does not show any more.
-    if (unanswered.size < this.#lookAtUnanswered) return;
-    for (const [id, variant] of unanswered)
-      if (!isThis(variant, this.#items.sentOf(id))) unanswered.delete(id);
-    this.#lookAtUnanswered = nextLook(unanswered);
+    unanswered.dropUnused((variant, id) => !isThis(variant, this.#items.sentOf(id)));
   }
 }
 
 const stale: ItemState = { state: 'STALE', rejection: undefined };
 const synced: ItemState = { state: 'SYNCED', rejection: undefined };
 const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
-
-/** With so many entries it is time to look which are outdated: it costs no more than to add them did. */
-const nextLook = ({ size }: { readonly size: number }): number => Math.max(1, 2 * size);
 
 /** Whether what was last sent is this change; undefined: a removal. */
 function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {

@@ -1,11 +1,11 @@
 import type { Access, Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { isCollection, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { InTurns } from '../model/time-slices.ts';
-import type { Interest, Selector } from '../model/transaction.ts';
+import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
 import type { Composed } from './shared-responses.ts';
@@ -35,7 +35,7 @@ export interface Answer {
 export class ViewPool {
   readonly watchers = new Watchers();
   readonly #type: TypeUrl;
-  readonly #options: ViewsOptions;
+  readonly options: ViewsOptions;
   readonly #registry: InterestRegistry;
   readonly #onEmpty: () => void;
   readonly #views = new Map<string, View[]>();
@@ -45,26 +45,17 @@ export class ViewPool {
   constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
     this.#onEmpty = emptied;
     this.#type = type;
-    this.#options = options;
+    this.options = options;
     this.#registry = registry;
   }
 
-  get controlPlane(): string {
-    return this.#options.controlPlane;
-  }
-
-  /** By `Clock.monotonic()`. */
-  now(): number {
-    return this.#options.clock.monotonic();
-  }
-
   answered(answer: Answer): void {
-    this.#options.answered(this.#type, answer);
-    this.#options.traces?.answered(answer.receivedAt, answer.isAccepted);
+    this.options.answered(this.#type, answer);
+    this.options.traces?.answered(answer.receivedAt, answer.isAccepted);
   }
 
   timed(compose: () => Composed): Composed {
-    const { traces, clock } = this.#options;
+    const { traces, clock } = this.options;
     if (traces === undefined) return compose();
     const from = clock.monotonic();
     const composed = compose();
@@ -83,10 +74,10 @@ export class ViewPool {
     if (before === selection) return view;
     for (const { id, name, parameters } of view.uncached) {
       if (before?.has(id) === true) continue;
-      this.#options.interests.resubscribe({ type: this.#type, selector: name, parameters });
+      this.options.interests.resubscribe({ type: this.#type, selector: name, parameters });
     }
     const misses = view.unresolvedNames.size;
-    this.#options.lookedUp(this.#type, view.items.size - misses, misses);
+    this.options.lookedUp(this.#type, view.items.size - misses, misses);
     return view;
   }
 
@@ -132,8 +123,8 @@ export class ViewPool {
     for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
-    const catalog = this.#options.catalogs[access.side];
-    const view = new View(catalog, this.#type, selection, access, () => this.#options.clock.now(), base);
+    const catalog = this.options.catalogs[access.side];
+    const view = new View(catalog, this.#type, selection, access, () => this.options.clock.now(), base);
     this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
     this.watchers.add(view);
     return view;
@@ -182,38 +173,32 @@ export interface Affected {
 
 /** The views of one type, found by what they watch: a change costs work only where it can be seen. */
 export class Watchers {
-  readonly #byName = new Map<Selector, ParameterIndex<Set<View>>>();
-  readonly #collections = new ParameterIndex<Set<View>>();
+  /** All wildcards and globs are under the wildcard. */
+  readonly #indexes = new Map<Selector, ParameterIndex<Set<View>>>();
 
   add(view: View): void {
     for (const { selector, parameters } of view.selection.entries.values()) {
-      const index = this.#indexOf(selector) ?? new ParameterIndex<Set<View>>();
-      if (index !== this.#collections) this.#byName.set(selector, index);
+      const index = getOrMake(this.#indexes, watched(selector), () => new ParameterIndex());
       getOrMake(index, parameters, () => new Set()).add(view);
     }
   }
 
   delete(view: View): void {
     for (const { selector, parameters } of view.selection.entries.values()) {
-      const index = this.#indexOf(selector);
-      const views = index?.get(parameters);
+      const views = this.#indexes.get(watched(selector))?.get(parameters);
       views?.delete(view);
-      if (views?.size === 0) index?.delete(parameters);
-      if (index?.size === 0) this.#byName.delete(selector);
+      if (views?.size === 0) deleteIn(this.#indexes, watched(selector), parameters);
     }
-  }
-
-  #indexOf(selector: Selector): ParameterIndex<Set<View>> | undefined {
-    return isCollection(selector) ? this.#collections : this.#byName.get(selector);
   }
 
   affected(commit: Commit): Map<View, Affected> {
     const views = new Map<View, Affected>();
+    const collections = this.#indexes.get(WILDCARD);
     for (const [name, changed] of commit.changed) {
-      const named = this.#byName.get(name);
+      const named = this.#indexes.get(name);
       for (const constraints of changed) {
         if (named !== undefined) touch(views, named.matching(constraints), name);
-        touch(views, this.#collections.matching(constraints), name);
+        if (collections !== undefined) touch(views, collections.matching(constraints), name);
       }
     }
     for (const interest of commit.resolved) this.#resolve(views, interest);
@@ -221,15 +206,15 @@ export class Watchers {
   }
 
   #resolve(views: Map<View, Affected>, { selector, parameters }: Interest): void {
-    if (!isCollection(selector)) {
-      touch(views, [this.#byName.get(selector)?.get(parameters) ?? []], selector);
-      return;
-    }
-    for (const view of this.#collections.get(parameters) ?? []) {
-      if (view.selection.hasCollectionSelector(selector)) entry(views, view).collectionResolved = true;
-    }
+    const watching = this.#indexes.get(watched(selector))?.get(parameters) ?? [];
+    if (!isCollection(selector)) touch(views, [watching], selector);
+    else
+      for (const view of watching)
+        if (view.selection.hasCollectionSelector(selector)) entry(views, view).collectionResolved = true;
   }
 }
+
+const watched = (selector: Selector): Selector => (isCollection(selector) ? WILDCARD : selector);
 
 function touch(views: Map<View, Affected>, sets: Iterable<Iterable<View>>, name: ResourceName): void {
   for (const set of sets) {

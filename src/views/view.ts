@@ -79,7 +79,7 @@ export class View {
   readonly #referencesAt = new Map<number, References>();
   readonly #referencesSince = new Map<number, References>();
   readonly #removedSince = new Map<number, readonly RetainedResource[]>();
-  readonly #subscribers = new Set<ViewSubscriber>();
+  readonly subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
   /** Of the only peer that subscribes. */
@@ -95,7 +95,8 @@ export class View {
   readonly #restriction: Access | undefined;
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
-  readonly #unresolvedNames = new Set<Item>();
+  /** Named items of which upstream has not said anything yet. */
+  readonly unresolvedNames = new Set<Item>();
   /** Named items that must not be cached. */
   readonly uncached = new Set<Item>();
   readonly #unknownAgain = new Set<Item>();
@@ -148,11 +149,6 @@ export class View {
     return this.info.fullState || this.selection.hasCollection;
   }
 
-  /** Named items of which upstream has not said anything yet. */
-  get unresolvedNames(): ReadonlySet<Item> {
-    return this.#unresolvedNames;
-  }
-
   /** Whether every wildcard and glob has been answered upstream. */
   get collectionsResolved(): boolean {
     return this.selection.collections.every((selected) => this.isResolved(selected));
@@ -171,28 +167,24 @@ export class View {
     return this.#missing;
   }
 
-  get subscribers(): ReadonlySet<ViewSubscriber> {
-    return this.#subscribers;
-  }
-
   /** Streams, and classes of polls: a class counts once, however many poll. */
   get subscribed(): number {
-    return this.#subscribers.size - this.#polling;
+    return this.subscribers.size - this.#polling;
   }
 
   /** `before`: the view that it comes from. What it lacked there, it has lacked since then. */
   join(subscriber: ViewSubscriber, before?: View): void {
     if (before !== undefined) this.#lacksAs(before);
-    const isFirst = this.#subscribers.size === 0;
-    if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
-    this.#subscribers.add(subscriber);
+    const isFirst = this.subscribers.size === 0;
+    if (subscriber.polls === 'client' && !this.subscribers.has(subscriber)) this.#polling++;
+    this.subscribers.add(subscriber);
     if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
   }
 
   quit(subscriber: ViewSubscriber): void {
-    if (this.#subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
+    if (this.subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
     // Only few are looked at: of many, others have nearly always a part.
-    if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
+    if (this.subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.subscribers));
   }
 
   #paidBy(payer: Payer | undefined): void {
@@ -357,10 +349,6 @@ export class View {
     yield* this.#changeLog.since(revision);
     if (this.base === undefined) return;
     for (const item of this.base.changedSince(revision)) if (!this.#hides(item)) yield item;
-  }
-
-  get referencesAtHead(): References {
-    return this.referencesAt(this.head);
   }
 
   /** What the resources at a revision refer to: that of the head, or of a subscriber. */
@@ -556,7 +544,7 @@ export class View {
     const item = this.#item(form, name, spelling, named);
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.#own.set(item.id, item);
-    if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
+    if (named && item.last.value === 'unknown') this.unresolvedNames.add(item);
     this.#trackUncached(item, item.last.value);
     if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
     if (spelling !== name) getOrMake(this.#respelled, name, () => []).push(item);
@@ -579,8 +567,8 @@ export class View {
     if (value === item.last.value && !hasNewError) return;
     this.#trackUncached(item, value);
     if (value !== item.last.value) this.#trackAbsence(item, value);
-    if (value !== 'unknown') this.#unresolvedNames.delete(item);
-    else if (item.named) this.#unresolvedNames.add(item);
+    if (value !== 'unknown') this.unresolvedNames.delete(item);
+    else if (item.named) this.unresolvedNames.add(item);
     if (value !== 'unknown') this.#unknownAgain.delete(item);
     else if (isVariant(item.last.value)) this.#unknownAgain.add(item);
     if (item.last.revision === commit.revision) {
@@ -650,18 +638,18 @@ function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {
 }
 
 /** version_info of the upstream response that brought what a new view shows; may be empty. */
-function firstVersion({ type, selection, items }: View, catalog: Catalog): string {
-  const collection = selection.collections[0];
-  if (collection !== undefined)
-    return catalog.version({ type, selector: collection.selector, parameters: collection.parameters });
+function firstVersion(view: View, catalog: Catalog): string {
+  const { selection, items } = view;
+  const [collection] = selection.collections;
+  if (collection !== undefined) return catalog.version(view.interest(collection));
   let newest: { revision: number; responseVersion: string } | undefined;
   for (const { last } of items.values()) {
     if (isVariant(last.value) && last.value.revision > (newest?.revision ?? -1)) newest = last.value;
   }
   if (newest !== undefined) return newest.responseVersion;
   // Nothing is there: then the response that said so.
-  for (const { selector, parameters } of selection.entries.values()) {
-    const version = catalog.version({ type, selector, parameters });
+  for (const selected of selection.entries.values()) {
+    const version = catalog.version(view.interest(selected));
     if (version !== '') return version;
   }
   return '';

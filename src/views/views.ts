@@ -13,13 +13,13 @@ import { type Affected, ViewPool, type ViewsOptions } from './view-pool.ts';
 /** All views: who subscribes to what, and who must hear of a commit. */
 export class Views {
   readonly #options: ViewsOptions;
-  readonly #registry: InterestRegistry;
+  readonly interests: InterestRegistry;
   readonly #pools = new Map<TypeUrl, ViewPool>();
   readonly #fanOut: FanOut;
 
   constructor(options: ViewsOptions) {
     this.#options = options;
-    this.#registry = new InterestRegistry(options);
+    this.interests = new InterestRegistry(options);
     this.#fanOut = new FanOut(options.defer);
   }
 
@@ -62,15 +62,6 @@ export class Views {
     }
   }
 
-  /** Ends the least recently used of what nobody subscribes to; false if there is none. */
-  evict(): boolean {
-    return this.#registry.evict();
-  }
-
-  interests(): InterestRegistry {
-    return this.#registry;
-  }
-
   /** The views that clients subscribe to. */
   *all(): Iterable<View> {
     for (const pool of this.#pools.values()) {
@@ -78,13 +69,9 @@ export class Views {
     }
   }
 
-  stop(): void {
-    this.#registry.stop();
-  }
-
   #pool(type: TypeUrl): ViewPool {
     const unused = (): boolean => this.#pools.delete(type);
-    return getOrMake(this.#pools, type, () => new ViewPool(type, this.#options, this.#registry, unused));
+    return getOrMake(this.#pools, type, () => new ViewPool(type, this.#options, this.interests, unused));
   }
 }
 
@@ -95,12 +82,8 @@ function* basesFirst(affected: ReadonlyMap<View, Affected>): Iterable<readonly [
 }
 
 /** How many of its subscribers get a change as an update: a newcomer gets a first state, and polls are not told. */
-function updatable(view: View): number {
-  let count = 0;
-  for (const subscriber of view.subscribers)
-    if (subscriber.polls === undefined && subscriber.positionIn(view) !== undefined) count++;
-  return count;
-}
+const updatable = (view: View): number =>
+  [...view.subscribers].filter((one) => one.polls === undefined && one.positionIn(view) !== undefined).length;
 
 /** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
 const sliceMs = 5;

@@ -69,8 +69,8 @@ const rows: readonly (readonly [string, Uint8Array | undefined, string])[] = [
 describe('what a change of clusters calls for', () => {
   for (const [what, bytes, resent] of rows) {
     it(`§10.1 a cluster with ${what}: EDS of ${resent}`, () => {
-      const { items } = consequencesOf(response(variant('resource', bytes))).edsToResend;
-      expect([...items]).to.deep.equal([itemId(false, NO_PARAMETERS, resent)]);
+      const { edsToResend } = consequencesOf(response(variant('resource', bytes)));
+      expect([...edsToResend]).to.deep.equal([itemId(false, NO_PARAMETERS, resent)]);
     });
   }
 

@@ -103,9 +103,9 @@ export const mutations: readonly Wrong[] = [
     name: 'what upstream removed is not written',
     rule: 4,
     file: 'src/cache/store.ts',
-    right: '    for (const name of changed.keys()) this.#journal.resource(type, name);',
+    right: '    for (const name of changed.keys()) this.tables.journal.resource(type, name);',
     wrong:
-      '    for (const name of changed.keys()) if (this.tables.get(type)?.resources.has(name)) this.#journal.resource(type, name);',
+      '    for (const name of changed.keys()) if (this.tables.get(type)?.resources.has(name)) this.tables.journal.resource(type, name);',
   },
   {
     name: 'a change sends everything again',
@@ -219,8 +219,8 @@ export const mutations: readonly Wrong[] = [
     name: 'names never seen before wait',
     rule: 8,
     file: 'src/cache/held-transaction.ts',
-    right: 'if (isWithheld) this.#keepAway(name);',
-    wrong: 'if (this.#isGated) this.#keepAway(name);',
+    right: 'if (!isWithheld) return;',
+    wrong: 'if (!this.#isGated) return;',
   },
   {
     name: 'a check that says nothing passes',

@@ -364,7 +364,7 @@ export class RelayHost implements Host {
     const above = this.#above?.host;
     if (!(above instanceof RelayHost)) return false;
     if (above.unordered) return true;
-    const interests = [...(this.#running?.relay.views.interests().all() ?? [])];
+    const interests = [...(this.#running?.relay.views.interests.all() ?? [])];
     return [catalog.cds.url, catalog.rds.url].some((url) => {
       const selectors = interests.filter(({ type }) => type === url).map(({ selector }) => selector === '*');
       return new Set(selectors).size > 1;

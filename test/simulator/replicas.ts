@@ -266,7 +266,7 @@ class Replica implements Host {
   }
 
   serve(env: string): void {
-    for (const one of asked(env)) this.relay.views.interests().acquire(one);
+    for (const one of asked(env)) this.relay.views.interests.acquire(one);
   }
 
   die(): void {

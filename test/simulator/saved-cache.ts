@@ -1,13 +1,7 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
 import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
-import {
-  Packer,
-  type Row,
-  type RowBatch,
-  type StoredPayload,
-  unpack,
-} from '../../src/cache/persistence/records.ts';
+import type { Row, RowBatch, StoredPayload } from '../../src/cache/persistence/records.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import { type Clock, WallTime } from '../../src/model/clock.ts';
@@ -37,7 +31,7 @@ export class SavedCache {
   }
 
   put({ rows, payloads }: RowBatch): void {
-    for (const payload of unpack(payloads)) {
+    for (const payload of payloads) {
       this.#payloads.set(payload.digest, { ...payload, bytes: Uint8Array.from(payload.bytes) });
     }
     for (const row of rows) {
@@ -49,13 +43,12 @@ export class SavedCache {
 
   read(): RowBatch {
     const rows = [...this.#rows.values()];
-    const packer = new Packer();
-    for (const digest of new Set(rows.flatMap((row) => row.payloads))) {
+    const payloads = Array.from(new Set(rows.flatMap((row) => row.payloads)), (digest) => {
       const payload = this.#payloads.get(digest);
       if (payload === undefined) throw new Error(`payload ${digest} was not written`);
-      packer.add(payload);
-    }
-    return { rows, payloads: packer.take() };
+      return { digest, bytes: Uint8Array.from(payload.bytes) };
+    });
+    return { rows, payloads };
   }
 }
 

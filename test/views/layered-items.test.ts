@@ -145,7 +145,7 @@ describe('a view of a wildcard and names, over the view of the wildcard', () => 
     client.subscription.close();
     expect([...bench.views.all()]).to.have.length(0);
     bench.clock.advance(10_000);
-    expect([...bench.views.interests().all()]).to.deep.equal([]);
+    expect([...bench.views.interests.all()]).to.deep.equal([]);
   });
 
   it('whoever takes what when, everybody has in the end what there is', () => {

@@ -4,7 +4,7 @@ import type { TypeUrl } from '../../model/brand.ts';
 import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { DiskProblem } from './disk-error.ts';
-import { Packer, type Row, type RowBatch, type RowKind, unpack } from './records.ts';
+import type { Row, RowBatch, RowKind, StoredPayload } from './records.ts';
 
 /** How much goes from thread to thread at once. */
 const partRows = 1000;
@@ -63,7 +63,7 @@ export class Database {
 
   put({ rows, payloads }: RowBatch): void {
     const insert = this.#statement('INSERT OR IGNORE INTO payload (digest, bytes) VALUES (?, ?)');
-    for (const { digest, bytes } of unpack(payloads)) insert.run(digest, bytes);
+    for (const { digest, bytes } of payloads) insert.run(digest, bytes);
     for (const row of rows) this.#put(row);
   }
 
@@ -129,7 +129,7 @@ export class Database {
       rows.push(readRow(columns));
       count(total, numberOf(columns, 'checksum'), 1);
       if (rows.length < partRows) continue;
-      yield { rows, payloads: new Packer().take() };
+      yield { rows, payloads: [] };
       rows = [];
     }
     if (total.entries !== this.#total.entries || total.sum !== this.#total.sum) {
@@ -137,17 +137,21 @@ export class Database {
     }
     if (this.#statement('PRAGMA foreign_key_check').get() !== undefined)
       throw corrupt('a payload is missing');
-    const packer = new Packer();
+    let payloads: StoredPayload[] = [];
+    let size = 0;
     for (const columns of this.#statement('SELECT digest, bytes FROM payload').iterate()) {
       const digest = textOf(columns, 'digest');
       const bytes = bytesOf(columns, 'bytes');
       if (contentDigest(bytes) !== digest) throw corrupt('a content does not fit its checksum');
-      packer.add({ digest, bytes });
-      if (packer.size < partBytes) continue;
-      yield { rows, payloads: packer.take() };
+      payloads.push({ digest, bytes });
+      size += bytes.length;
+      if (size < partBytes) continue;
+      yield { rows, payloads };
       rows = [];
+      payloads = [];
+      size = 0;
     }
-    yield { rows, payloads: packer.take() };
+    yield { rows, payloads };
   }
 
   /** Removes what was persisted of types before: not a byte stays, neither in free pages nor in the log. */

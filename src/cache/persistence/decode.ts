@@ -7,22 +7,22 @@ import {
   type TypeUrl,
   typeUrl,
 } from '../../model/brand.ts';
-import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { Change, ChangedName, Content, RecordedChanges } from '../../model/change.ts';
 import type { Clock } from '../../model/clock.ts';
 import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
 import { hashOfDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
-import type { Ttl, Variant } from '../../model/resource.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
+import type { Payload, Ttl, Variant } from '../../model/resource.ts';
+import { attempt, fail, ok, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers } from '../../model/selection.ts';
 import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
 import type { Restored } from '../store.ts';
 import type { Journal } from '../type-table.ts';
-import { type Row, type RowBatch, unpack } from './records.ts';
+import type { Row, RowBatch } from './records.ts';
 
 /** Key, upstream, role. */
 const holder = z.tuple([z.string(), z.string(), z.enum(['wildcard', 'named'])]);
@@ -104,10 +104,7 @@ export interface RestoreContext {
 }
 
 /** A payload, whose bytes may be still to come. */
-interface PendingPayload {
-  readonly hash: string;
-  bytes: Uint8Array;
-}
+type PendingPayload = Pick<Payload, 'hash'> & { bytes: Uint8Array };
 
 const pending = new Uint8Array(0);
 
@@ -122,7 +119,6 @@ export class Decoder {
   readonly #resources: Restored['resources'][number][] = [];
   /** Rows that are read when all resources are known. */
   readonly #later: Row[] = [];
-  #changes: readonly Change[] = [];
   #problem: string | undefined;
   readonly #holders = new Map<string, Holder>();
   readonly #restoredHolders = new Map<string, Holder>();
@@ -138,7 +134,7 @@ export class Decoder {
         if (row.kind === 'resource') this.#resource(row);
         else this.#later.push(row);
       }
-      for (const { digest, bytes } of unpack(payloads)) this.#slot(digest).bytes = bytes;
+      for (const { digest, bytes } of payloads) this.#slot(digest).bytes = bytes;
     });
   }
 
@@ -148,34 +144,25 @@ export class Decoder {
   }
 
   /** The error says that it is not what `encode` wrote. */
-  finish(): Result<Restored> {
+  finish(): Result<Restored & Pick<RecordedChanges, 'changes'>> {
     const interests: InterestState[] = [];
     const versions: Restored['versions'][number][] = [];
+    const changes: Change[] = [];
     this.#try(() => {
       for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
       for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
-      const changes = this.#later.filter(({ kind }) => kind === 'change').map((row) => this.#change(row));
-      this.#changes = changes.toSorted((a, b) => a.revision - b.revision);
+      for (const row of this.#later) if (row.kind === 'change') changes.push(this.#change(row));
     });
     if (this.#problem !== undefined) return fail(this.#problem);
     if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
-    return ok({ resources: this.#resources, interests, versions });
-  }
-
-  /** After `finish`: the recorded changes, the oldest first. */
-  changes(): readonly Change[] {
-    // The bytes are views into large pieces of memory, which would stay as long as one of them.
-    for (const payload of this.#payloads.values()) payload.bytes = Buffer.from(payload.bytes);
-    return this.#changes;
+    changes.sort((a, b) => a.revision - b.revision);
+    return ok({ resources: this.#resources, interests, versions, changes });
   }
 
   #try(read: () => void): void {
     if (this.#problem !== undefined) return;
-    try {
-      read();
-    } catch (error) {
-      this.#problem = String(error);
-    }
+    const tried = attempt(read, String);
+    if (!tried.ok) this.#problem = tried.error;
   }
 
   #resource(row: Row): void {

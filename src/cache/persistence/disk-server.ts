@@ -11,8 +11,8 @@ import {
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import type { TypeUrl } from '../../model/brand.ts';
-import { fail, ok, type Result } from '../../model/result.ts';
-import { makeDirectory, setAside } from '../../package/files.ts';
+import { attempt, type Result } from '../../model/result.ts';
+import { makeDirectory, setAside as moveAside } from '../../package/files.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
 import type { DiskError, RowBatch, SetAside } from './records.ts';
@@ -51,17 +51,10 @@ export class DiskServer {
   }
 
   answer<O extends Operation>(request: DiskRequest<O>): Reply<O> {
-    try {
-      return ok(carryOut(this, request));
-    } catch (thrown) {
-      const error = diskError(thrown);
-      try {
-        this.#database?.rollback();
-      } catch {
-        // what was thrown first says more
-      }
-      return fail(error);
-    }
+    const reply = attempt(() => carryOut(this, request), diskError);
+    // What was thrown first says more than what the rollback throws.
+    if (!reply.ok) attempt(() => this.#database?.rollback(), diskError);
+    return reply;
   }
 
   get #opened(): Database {
@@ -88,7 +81,8 @@ export class DiskServer {
       // A process that has the file open would go on to write into it.
       if (reason === undefined || kind === 'locked') throw thrown;
       this.close();
-      setAside = setFileAside(this.#directory, reason);
+      // So that an operator can look into it.
+      setAside = { file: moveAside(databaseFile(this.#directory), companions), reason };
       unwritable = this.#openFile(leaveOut, mayCopy);
     }
     return { state: this.#opened.state, setAside, unwritable };
@@ -188,11 +182,6 @@ export function prepareFile(directory: string): void {
 function isEmpty(directory: string): boolean {
   const file = databaseFile(directory);
   return !existsSync(file) || statSync(file).size === 0;
-}
-
-/** Renames the database files, so that an operator can look into them. */
-function setFileAside(directory: string, reason: string): SetAside {
-  return { file: setAside(databaseFile(directory), companions), reason };
 }
 
 /** A copy that can be opened where the directory itself cannot be written to; to be deleted after use. */

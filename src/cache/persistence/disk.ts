@@ -2,7 +2,7 @@ import { Worker } from 'node:worker_threads';
 import { fail } from '../../model/result.ts';
 import { threadProgram } from '../../package/files.ts';
 import type { Asked, Operation, Reply } from './disk-server.ts';
-import type { DiskError, RowBatch } from './records.ts';
+import type { DiskError } from './records.ts';
 
 /** What the thread of the disk does, for the thread that serves. Nothing here throws or rejects. */
 type RemoteOperations = { readonly [O in Operation]: (...args: Asked<O>) => Promise<Reply<O>> };
@@ -17,6 +17,7 @@ export interface Disk extends RemoteOperations {
 export class WorkerDisk implements Disk {
   readonly read = this.#remote('read');
   readonly begin = this.#remote('begin');
+  readonly put = this.#remote('put');
   readonly commit = this.#remote('commit');
   readonly #directory: string;
   #worker: Worker | undefined;
@@ -30,10 +31,6 @@ export class WorkerDisk implements Disk {
   open(...args: Asked<'open'>): Promise<Reply<'open'>> {
     this.#worker ??= this.#start();
     return this.#ask('open', args);
-  }
-
-  put(part: RowBatch): Promise<Reply<'put'>> {
-    return this.#ask('put', [part], [part.payloads.bytes.buffer]);
   }
 
   async close(): Promise<Reply<'close'>> {
@@ -55,19 +52,14 @@ export class WorkerDisk implements Disk {
     return (...args) => this.#ask(operation, args);
   }
 
-  /** `transfer`: memory that the other thread takes over without a copy. */
-  async #ask<O extends Operation>(
-    operation: O,
-    args: Asked<O>,
-    transfer: readonly ArrayBuffer[] = [],
-  ): Promise<Reply<O>> {
+  async #ask<O extends Operation>(operation: O, args: Asked<O>): Promise<Reply<O>> {
     const worker = this.#worker;
     if (worker === undefined) return fail({ kind: 'io', message: 'it is not open' });
     const { promise, resolve } = Promise.withResolvers<Reply<O>>();
     this.#failed = (error) => resolve(fail(error));
     worker.once('message', resolve);
     worker.ref(); // the process does not end before the answer; an idle thread does not keep it
-    worker.postMessage({ operation, args }, transfer);
+    worker.postMessage({ operation, args });
     const reply = await promise;
     worker.off('message', resolve);
     worker.unref();

@@ -18,7 +18,7 @@ import type {
   VersionBody,
 } from './decode.ts';
 import { type Dirt, interestKey } from './dirty.ts';
-import { Packer, type Row, type RowBatch } from './records.ts';
+import type { Row, RowBatch, StoredPayload } from './records.ts';
 
 /**
  * A row as the store had it at one moment, between two transactions. Nothing in it changes any more, so that it can be
@@ -42,22 +42,21 @@ export interface ChangeSource {
 
 /** Of what is dirty, or of everything that may be kept. */
 export function takeSnapshot(
-  tables: Iterable<readonly [TypeUrl, TypeTable]>,
+  tables: ReadonlyMap<TypeUrl, TypeTable>,
   dirt: Dirt,
   excluded: ReadonlySet<TypeUrl>,
   history?: ChangeSource,
 ): readonly SnapshotRow[] {
   const rows: SnapshotRow[] = [];
-  const known = new Map(tables);
   if (dirt.everything) {
-    for (const [type, table] of known) if (!excluded.has(type)) takeAll(type, table, rows);
+    for (const [type, table] of tables) if (!excluded.has(type)) takeAll(type, table, rows);
     for (const change of history?.changes() ?? []) {
       if (!excluded.has(change.type)) rows.push(changeRow(change.type, change.revision, change));
     }
     return rows;
   }
   for (const [type, { resources, interests, versions, changes }] of dirt.types) {
-    const table = known.get(type);
+    const table = tables.get(type);
     const touched = new Map(interests);
     for (const name of new Set([...resources, ...heldNames(table, interests.values())])) {
       rows.push(resourceRow(type, table, name));
@@ -203,16 +202,23 @@ export function* encode(
   times: WallTime,
 ): Iterable<RowBatch> {
   let rows: Row[] = [];
-  const packer = new Packer();
+  let payloads: StoredPayload[] = [];
+  let size = 0;
   for (const { kind, type, key, body, variants } of snapshot) {
-    const payloads = payloadsOf(variants);
-    for (const [digest, { bytes }] of payloads) if (stored.add(digest)) packer.add({ digest, bytes });
-    rows.push({ kind, type, key, body: body && JSON.stringify(body(times)), payloads: [...payloads.keys()] });
-    if (rows.length < partRows && packer.size < partBytes) continue;
-    yield { rows, payloads: packer.take() };
+    const named = payloadsOf(variants);
+    for (const [digest, { bytes }] of named) {
+      if (!stored.add(digest)) continue;
+      payloads.push({ digest, bytes });
+      size += bytes.length;
+    }
+    rows.push({ kind, type, key, body: body && JSON.stringify(body(times)), payloads: [...named.keys()] });
+    if (rows.length < partRows && size < partBytes) continue;
+    yield { rows, payloads };
     rows = [];
+    payloads = [];
+    size = 0;
   }
-  if (rows.length > 0) yield { rows, payloads: packer.take() };
+  if (rows.length > 0) yield { rows, payloads };
 }
 
 /** By digest. */
@@ -240,10 +246,9 @@ function resourceBody(
   const uncached = all.filter(({ variant }) => variant.doNotCache);
   return {
     variants: variants.map((one) => variantBody(one, times)),
-    ...(uncached.length === 0
-      ? {}
-      : { uncached: uncached.map(({ variant }) => base64(variant.constraints.bytes)) }),
-    ...(bindings.length === 0 ? {} : { bindings }),
+    uncached:
+      uncached.length === 0 ? undefined : uncached.map((one) => base64(one.variant.constraints.bytes)),
+    bindings: bindings.length === 0 ? undefined : bindings,
   };
 }
 

@@ -213,7 +213,10 @@ export class Persistence {
   async #write(store: Store): Promise<void> {
     const { clock } = this.#options;
     const started = clock.monotonic();
-    const slow = clock.after(slowMs, () => this.#reportSlow());
+    const slow = clock.after(slowMs, () => {
+      this.#options.failed('slow');
+      this.#say('speed', 'slow', 'warn', 'the disk of the persisted cache is slow; serving goes on');
+    });
     const failure = await this.#attempt(store);
     slow.cancel();
     if (failure !== undefined) {
@@ -222,7 +225,9 @@ export class Persistence {
       return;
     }
     if (clock.monotonic() - started < slowMs) this.#conditions.forget('speed');
-    this.#reportSuccess();
+    this.#failure = undefined;
+    if (this.#failures > 0) this.#say('disk', 'well', 'info', 'the cache is persisted again');
+    this.#failures = 0;
     this.#lastWrite = clock.now();
   }
 
@@ -316,17 +321,6 @@ export class Persistence {
     this.#options.failed(reason);
   }
 
-  #reportSuccess(): void {
-    this.#failure = undefined;
-    if (this.#failures > 0) this.#say('disk', 'well', 'info', 'the cache is persisted again');
-    this.#failures = 0;
-  }
-
-  #reportSlow(): void {
-    this.#options.failed('slow');
-    this.#say('speed', 'slow', 'warn', 'the disk of the persisted cache is slow; serving goes on');
-  }
-
   #say(topic: string, state: string, level: 'info' | 'warn' | 'error', message: string, fields = {}): void {
     this.#conditions.set(topic, state, level, message, { path: this.#options.path, ...fields });
   }
@@ -347,7 +341,7 @@ export class Persistence {
     const decoded = decoder.finish();
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
-    this.#changes = { changes: decoder.changes(), lastRevision: state.revision };
+    this.#changes = { changes: restored.changes, lastRevision: state.revision };
     this.#sessions = state.sessions;
     this.#payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {

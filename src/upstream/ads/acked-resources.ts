@@ -1,5 +1,5 @@
 import { type ResourceName, resourceName } from '../../model/brand.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { deleteIn, getOrMake } from '../../model/maps.ts';
 import { GlobIndex } from '../../model/xdstp.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 
@@ -16,10 +16,6 @@ export interface AckedVariant extends Identity {
   /** It has a time to live, which may have passed in the cache when a new stream begins. */
   hasTtl: boolean;
 }
-
-/** A variant in a set: its name and its constraints. */
-export const variantKey = ({ name, constraints }: Identity): string =>
-  JSON.stringify([name, constraints.key]);
 
 /**
  * The variants that upstream has delivered for one (holder, type): names, constraints and versions, without content.
@@ -91,9 +87,6 @@ export class AckedResources extends VariantSet<AckedVariant> {
   }
 
   #unlink(variant: AckedVariant): void {
-    for (const alias of variant.aliases.map(resourceName)) {
-      const aliased = this.#byAlias.get(alias);
-      if (aliased?.delete(variant) === true && aliased.size === 0) this.#byAlias.delete(alias);
-    }
+    for (const alias of variant.aliases) deleteIn(this.#byAlias, resourceName(alias), variant);
   }
 }

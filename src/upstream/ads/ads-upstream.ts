@@ -9,7 +9,7 @@ import {
   type LoadTarget,
   type LoadUpstream,
 } from '../../model/load.ts';
-import { countIn, getOrMake } from '../../model/maps.ts';
+import { countIn, deleteIn, getOrMake } from '../../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { shorten } from '../../model/text.ts';
 import {
@@ -48,7 +48,6 @@ const admittedPerTurn = 2000;
 export class AdsUpstream implements Upstream, LoadUpstream {
   readonly name: string;
   readonly #options: AdsUpstreamOptions;
-  readonly #sink: UpstreamSink;
   /** They answer while all endpoints are away; undefined: nobody does. */
   readonly #siblings: Siblings | undefined;
   readonly #connection: AdsConnection;
@@ -75,7 +74,6 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.name = options.name;
     this.#siblings = siblings;
     this.#options = options;
-    this.#sink = sink;
     this.#announcement = new Sweep(options.clock, 0, () => this.#changed());
     this.#times = new WallTime(options.clock);
     this.#connection = new AdsConnection(options, sink);
@@ -154,7 +152,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   markIdle(interest: Interest): void {
     if (this.#isRefused(interest)) {
-      this.#sink.endIfIdle?.(interest); // upstream does not update it
+      this.#connection.sink.endIfIdle?.(interest); // upstream does not update it
       return;
     }
     const session = this.#sessionOf(interest);
@@ -241,7 +239,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     const unresolved = Map.groupBy(toResubscribe, ({ type }) => type);
     for (const type of new Set([...moved.keys(), ...unresolved.keys()])) {
       const ofType = (moved.get(type) ?? []).map(([, move]) => move);
-      this.#sink.restamp({ type, moves: ofType, unresolved: unresolved.get(type) ?? [] });
+      this.#connection.sink.restamp({ type, moves: ofType, unresolved: unresolved.get(type) ?? [] });
     }
     for (const session of ending) this.#end(session);
     for (const [session, interest] of leaving) {
@@ -341,7 +339,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
       const [longest] = this.#idle;
       if (longest === undefined) return false;
       this.#idle.delete(longest);
-      for (const interest of longest.idleInterests()) this.#sink.endIfIdle?.(interest);
+      for (const interest of longest.idleInterests()) this.#connection.sink.endIfIdle?.(interest);
     }
     return true;
   }
@@ -399,7 +397,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#options.metrics.refused?.();
     this.#connection.conditions.set('sessions', 'full', 'warn', this.#refused.reason.message);
     const holder = this.#holder(parameters, roleOf(interest));
-    this.#sink.apply(this.#refused.answer(interest, holder, this.#keys, parameters));
+    this.#connection.sink.apply(this.#refused.answer(interest, holder, this.#keys, parameters));
   }
 
   #say(what: string, { key }: Parameters): void {
@@ -408,7 +406,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   #changed(): void {
     this.#siblings?.follow(this.#connection.state(this.#sessions.size));
-    this.#sink.changed();
+    this.#connection.sink.changed();
   }
 }
 
@@ -508,9 +506,7 @@ class RefusedInterests {
 
   /** False if it was not refused. */
   delete(interest: Interest, set: ParametersKey): boolean {
-    const waiting = this.#waiting.get(set);
-    if (waiting?.delete(idOf(interest)) !== true) return false;
-    if (waiting.size === 0) this.#waiting.delete(set);
+    if (!deleteIn(this.#waiting, set, idOf(interest))) return false;
     countIn(this.#counts, interest.parameters.key, -1);
     return true;
   }

@@ -280,13 +280,9 @@ export class AdsConnection {
 
   #rejectSilent(): void {
     const seconds = (this.options.resourceTimeoutMs ?? 0) / 1000;
-    this.#reject(`connected, but no response within ${seconds} s${nodesText(this.#nodesWithoutAnswer())}`);
-  }
-
-  /** The nodes of sessions that wait for an answer. */
-  #nodesWithoutAnswer(): readonly Uint8Array[] {
     const waiting = [...this.#users()].filter(({ awaits }) => awaits !== 'nothing');
-    return waiting.map(({ node }) => node);
+    const nodes = nodesText(waiting.map(({ node }) => node));
+    this.#reject(`connected, but no response within ${seconds} s${nodes}`);
   }
 
   /** Closes the connection and counts it as a failure: the endpoint is connected but does not answer. */
@@ -309,12 +305,12 @@ export class AdsConnection {
     const since = this.options.clock.monotonic();
     const ofThisOne = { asked: false, answered: false, silence: undefined };
     this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
-    this.#failover.connected();
+    const isRecovery = this.#failover.connected();
     this.#watchPreferred();
     this.#mayStillAnswer.clear();
     this.#endedUnanswered.clear();
     this.#everConnected = true;
-    if (this.#failover.countsAsRecovery) this.#recovered(endpoint);
+    if (isRecovery) this.#recovered(endpoint);
     for (const user of [...this.#users()]) user.up();
     // Nobody waits for anything, so nothing is out of date for anybody. Idle interests are asked when a client comes.
     if (this.#isUntried) this.#staleSince = undefined;
@@ -489,13 +485,10 @@ export class Failover {
     return isSuspect && this.#failures < this.#count - 1;
   }
 
-  /** A connection counts as recovery, unless an endpoint was connected and silent since the last response. */
-  get countsAsRecovery(): boolean {
-    return !this.#sawSilence;
-  }
-
-  connected(): void {
+  /** True: that counts as recovery. No endpoint was connected and silent since the last response. */
+  connected(): boolean {
     if (!this.#sawSilence) this.#failures = 0;
+    return !this.#sawSilence;
   }
 
   answered(): void {

@@ -7,16 +7,15 @@ import {
   type Put,
   type ResourceError,
   type Transaction,
-  transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
 import { isGlob } from '../../model/xdstp.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
-import { type IncomingResponse, readDeltaResource } from '../../wire/response-reader.ts';
+import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
-import { type AckedVariant, variantKey } from './acked-resources.ts';
+import type { AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import { ResponseParts } from './response-parts.ts';
 import { SubscribedType } from './subscribed-type.ts';
@@ -32,7 +31,7 @@ export class DeltaType extends SubscribedType {
    * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
    * about one name arrive in the order of the requests.
    */
-  readonly unansweredUnsubscribed = new UnansweredUnsubscribed();
+  unansweredUnsubscribed = new UnansweredUnsubscribed();
   /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
   readonly repeated = new Set<Identity>();
   /** The last response had no entries. One that says that a name is missing has. */
@@ -41,9 +40,9 @@ export class DeltaType extends SubscribedType {
   #initialVersions = noVersions;
   /**
    * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
-   * upstream sends all of it again. By `variantKey`.
+   * upstream sends all of it again.
    */
-  readonly #resendable = new Map<string, Identity>();
+  readonly #resendable = new VariantSet();
   /** Subscriptions that still expect names to be sent again. */
   readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
@@ -52,7 +51,7 @@ export class DeltaType extends SubscribedType {
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   protected onStartOver(resumed: boolean): void {
     this.#resendable.clear();
-    this.unansweredUnsubscribed.clear();
+    this.unansweredUnsubscribed = new UnansweredUnsubscribed();
     this.#awaitingResend.clear();
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
@@ -125,9 +124,7 @@ export class DeltaType extends SubscribedType {
     this.#expectReturned(subscribed);
     const again = new Set(subscribed.map((subscription) => subscription.selector));
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
-    const only = subscribed.length === 1 && requestCount === 1 ? subscribed[0] : undefined;
-    const isPlain = only?.kind === 'wildcard' && only.parameters.entries.size === 0;
-    const named = isPlain && this.mayOmitWildcard ? [] : subscribed;
+    const named = requestCount === 1 && this.mayOmit(subscribed) ? [] : subscribed;
     if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     return [
@@ -156,7 +153,7 @@ export class DeltaType extends SubscribedType {
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
   #expectResent(subscription: UpstreamSubscription): void {
     if (subscription.kind === 'name') return;
-    const sent = [...this.covered(subscription), ...this.#resendable.values()];
+    const sent = [...this.covered(subscription), ...this.#resendable.all()];
     subscription.expectedNames = new Set(
       sent.filter((variant) => subscription.shows(variant)).map(({ name }) => name),
     );
@@ -203,8 +200,7 @@ export class DeltaType extends SubscribedType {
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
     if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
-      if (variant.confirmed && subscription.shows(variant))
-        this.#resendable.set(variantKey(variant), variant);
+      if (variant.confirmed && subscription.shows(variant)) this.#resendable.add(variant);
     }
     this.leave(subscription);
   }
@@ -219,27 +215,20 @@ export class DeltaType extends SubscribedType {
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const { entriesPerTurn } = this.stream.options;
-    const parts = new ResponseParts(
-      this.rules,
-      readDeltaResource,
-      entriesPerTurn,
-      this.subscriptions.locators,
-    );
-    const reading = yield* readDelta(parts, response);
+    const reading = yield* readDelta(new ResponseParts(this.rules, this.stream.options), response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
   #commit({ version }: IncomingResponse, reading: DeltaReading): Transaction {
-    const { subscriptions, holder, type } = this;
-    const { resourceErrors } = reading;
-    this.isEmpty = isEmpty(reading);
+    const { removed, removedVariants, resourceErrors } = reading;
+    const said = [reading.puts, removed, removedVariants, resourceErrors];
+    this.isEmpty = said.every(({ length }) => length === 0);
     this.beginReading(resourceErrors);
-    if (this.isEmpty) for (const wildcard of subscriptions.named(WILDCARD)) this.endError(wildcard);
+    if (this.isEmpty) for (const wildcard of this.subscriptions.named(WILDCARD)) this.endError(wildcard);
     this.#noteRepeated(reading.puts);
     const { puts, heartbeats, answered } = this.#takeResources(reading.puts);
-    for (const identity of reading.removedVariants) this.#remove(identity, false, reading);
-    for (const identity of reading.removed) this.#remove(identity, true, reading);
+    for (const identity of removedVariants) this.#remove(identity, false, reading);
+    for (const identity of removed) this.#remove(identity, true, reading);
     for (const error of notFound(reading)) {
       if (error.name === WILDCARD) this.#empty(error, reading.bodies);
       else this.#remove(error, error.constraints.key === this.#plainKey, reading);
@@ -247,19 +236,7 @@ export class DeltaType extends SubscribedType {
     // It has another variant than the one from an earlier stream: in one transaction, as a swap.
     for (const subscription of answered) this.#removeUnconfirmedOfName(subscription);
     this.takeErrors(resourceErrors);
-    const { removals, resolved } = this.takeConcluded();
-    const unanswered = subscriptions.unansweredIn([...removals, ...resourceErrors]);
-    return transaction({
-      holder,
-      type,
-      version,
-      puts,
-      removals,
-      heartbeats,
-      resourceErrors,
-      resolved,
-      unanswered,
-    });
+    return this.saying({ version, puts, heartbeats, resourceErrors });
   }
 
   /** Before `acked` takes them. Only if a wildcard or glob waits that was not in the first request of the stream. */
@@ -355,7 +332,7 @@ export class DeltaType extends SubscribedType {
   #markReceived(variant: Identity): void {
     if (this.#resendable.size + this.#awaitingResend.size === 0) return;
     const { name, constraints } = variant;
-    this.#resendable.delete(variantKey(variant));
+    this.#resendable.delete(variant);
     for (const subscription of this.#awaitingResend.size > 0 ? this.subscriptions.collecting(name) : []) {
       if (!subscription.isFor(constraints)) continue;
       if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
@@ -522,10 +499,6 @@ const isUnresolvable = ({ any, ttlMilliseconds, aliases }: Put): boolean =>
 const namesAskedFor = ({ aliases, constraints }: Put): readonly Identity[] =>
   aliases.map((alias) => ({ name: resourceName(alias), constraints }));
 
-function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReading): boolean {
-  return puts.length + removed.length + removedVariants.length + resourceErrors.length === 0;
-}
-
 /**
  * In delta NOT_FOUND is a removal (protocol §8): one of those that are not said already, in this way or the other, and
  * have no body beside them.
@@ -533,13 +506,10 @@ function isEmpty({ puts, removed, removedVariants, resourceErrors }: DeltaReadin
 function* notFound({ bodies, removed, removedVariants, resourceErrors }: DeltaReading): Iterable<Identity> {
   if (resourceErrors.length === 0) return;
   const names = new Set(removed.map(({ name }) => name));
-  const said = new Set(removedVariants.map(variantKey));
+  const said = new VariantSet(removedVariants);
   for (const error of resourceErrors) {
-    const key = variantKey(error);
-    if (error.code !== Code.NOT_FOUND || names.has(error.name) || said.has(key) || bodies.has(error))
-      continue;
-    said.add(key);
-    yield error;
+    const isNew = error.code === Code.NOT_FOUND && !names.has(error.name) && !bodies.has(error);
+    if (isNew && said.add(error)) yield error;
   }
 }
 

@@ -32,9 +32,6 @@ export interface AdsTls {
   readonly serverIdentities: readonly string[];
 }
 
-/** What streams to a control plane carry in their headers. */
-type StreamHeaders = Pick<GrpcChannelOptions, 'headers' | 'tokenFile'>;
-
 export interface GrpcChannelOptions {
   /** Of streams: name and value; undefined: none. */
   readonly headers?: readonly (readonly [name: string, value: string])[];
@@ -70,9 +67,7 @@ const longestTimeoutMs = 2 ** 31 - 1;
 
 class GrpcChannel implements Channel {
   readonly #handler: ChannelHandler;
-  readonly #headers: StreamHeaders;
-  readonly #clock: Clock;
-  readonly #limits: StreamLimits;
+  readonly #options: GrpcChannelOptions;
   #client: Client | undefined;
   /** Of the connection that is being made. */
   #socket: Socket | undefined;
@@ -83,23 +78,21 @@ class GrpcChannel implements Channel {
 
   constructor(endpoint: Endpoint, options: GrpcChannelOptions, handler: ChannelHandler) {
     this.#handler = handler;
-    this.#headers = options;
-    this.#clock = options.clock;
-    const { connectTimeoutMs, keepalive } = options;
-    this.#limits = { takenMs: connectTimeoutMs, unreadMs: keepalive.timeMs + keepalive.timeoutMs };
-    this.#timeout = options.clock.after(connectTimeoutMs, () =>
+    this.#options = options;
+    const { clock, connectTimeoutMs } = options;
+    this.#timeout = clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
     );
-    void this.#connect(endpoint, options);
+    void this.#connect(endpoint);
   }
 
   open(path: string, via: string, handler: ChannelStreamHandler): ChannelStream {
     const client = this.#client;
     if (client === undefined) throw new Error('a stream was opened before the connection');
-    const metadata = streamMetadata(this.#headers, via);
+    const metadata = streamMetadata(this.#options, via);
     if (!metadata.ok) return unopened(`token_file ${metadata.error}`, handler);
     const call = client.makeBidiStreamRequest<Buffer, Buffer>(path, same, same, metadata.value);
-    return stream(call, this.#clock, this.#limits, handler, () => {
+    return stream(call, this.#options, handler, () => {
       if (this.#phase !== 'ending') return false;
       this.#droppedStreams = true;
       return true;
@@ -119,7 +112,8 @@ class GrpcChannel implements Channel {
     this.#socket = socket;
   }
 
-  async #connect(endpoint: Endpoint, options: GrpcChannelOptions): Promise<void> {
+  async #connect(endpoint: Endpoint): Promise<void> {
+    const options = this.#options;
     const material = (await options.tls?.material()) ?? ok({});
     if (this.#phase === 'over') return;
     if (!material.ok) {
@@ -221,14 +215,6 @@ const longestFinishMs = 1000;
 
 const same = (bytes: Buffer): Buffer => bytes;
 
-/** How long a control plane may take, in milliseconds. */
-interface StreamLimits {
-  /** To take the first request. A large one has more time. */
-  readonly takenMs: number;
-  /** To read what it has not read. */
-  readonly unreadMs: number;
-}
-
 /** So much of a first request is read in a millisecond at least. */
 const leastBytesPerMs = 64;
 
@@ -238,11 +224,12 @@ const slice = 10;
 /** `isDropped`: asked when the stream ends; it ended with the connection, and its owner hears of that. */
 function stream(
   call: ClientDuplexStream<Buffer, Buffer>,
-  clock: Clock,
-  { takenMs, unreadMs }: StreamLimits,
+  { clock, connectTimeoutMs, keepalive }: GrpcChannelOptions,
   handler: ChannelStreamHandler,
   isDropped: () => boolean,
 ): ChannelStream {
+  /** So long a control plane may leave unread what was written. */
+  const unreadMs = keepalive.timeMs + keepalive.timeoutMs;
   let over = false;
   /** What is not written yet is not. */
   let gone = false;
@@ -282,7 +269,7 @@ function stream(
     });
   };
   const waitForRoom = (bytes: number): void => {
-    const longest = takenMs + bytes / leastBytesPerMs;
+    const longest = connectTimeoutMs + bytes / leastBytesPerMs;
     untaken = clock.after(longest, () => {
       const seconds = Math.round(longest / 100) / 10;
       close(
@@ -449,7 +436,7 @@ function channelOptions(
 }
 
 /** The headers of a stream that is opened now. The error says why there is no token. */
-function streamMetadata({ headers = [], tokenFile }: StreamHeaders, via: string): Result<Metadata> {
+function streamMetadata({ headers = [], tokenFile }: GrpcChannelOptions, via: string): Result<Metadata> {
   const metadata = new Metadata();
   for (const [name, value] of headers) metadata.set(name, value);
   if (tokenFile !== undefined) {

@@ -71,22 +71,12 @@ export function nodesText([first, ...more]: readonly Uint8Array[]): string {
   return ` to the node with id ${quote(id, longestShown)} and cluster ${quote(cluster, longestShown)}${others}`;
 }
 
-function write(node: RelayNode, path: readonly string[], value: string): RelayNode {
-  const [field = '', ...rest] = path;
-  switch (field) {
-    case 'id':
-      return { ...node, id: value };
-    case 'cluster':
-      return { ...node, cluster: value };
-    case 'metadata':
-      return { ...node, metadata: inside(node.metadata, rest, value) };
-    case 'locality': {
-      const part = rest[0] === 'sub_zone' ? 'subZone' : (rest[0] ?? '');
-      return { ...node, locality: { ...node.locality, [part]: value } };
-    }
-    default:
-      throw new Error(`a rule cannot be shown at ${path.join('.')}`);
-  }
+/** `path`: below metadata, a part of the locality, or one of the other fields. No configuration has another one. */
+function write(node: RelayNode, [field = '', ...rest]: readonly string[], value: string): RelayNode {
+  if (field === 'metadata') return { ...node, metadata: inside(node.metadata, rest, value) };
+  const [part] = rest;
+  if (part === undefined) return { ...node, [field]: value };
+  return { ...node, locality: { ...node.locality, [part === 'sub_zone' ? 'subZone' : part]: value } };
 }
 
 /** A computed key makes a property of its own even of `__proto__`. */

@@ -13,11 +13,14 @@ import {
   type IncomingError,
   type IncomingName,
   type IncomingResource,
+  readDeltaResource,
   readError,
   readName,
+  readSotwResource,
 } from '../../wire/response-reader.ts';
 import type { Identity, VariantSet } from '../variant-set.ts';
 import type { Stamp } from './stamp.ts';
+import type { MachineOptions } from './stream-effects.ts';
 
 /**
  * Reads and judges the entries of one response, a part in each turn. Nothing is done with them yet. The error is the
@@ -27,20 +30,16 @@ export class ResponseParts {
   readonly #rules: AcceptanceRules;
   readonly #readResource: (entry: Buffer) => IncomingResource;
   readonly #entriesPerTurn: number;
-  /** Each body with its hash, also in a small response. */
+  /** Each body with its hash, also in a small response: by it a repeated one is known. */
   readonly #hashed: boolean;
   readonly #pace: ReadingPace;
 
-  constructor(
-    rules: AcceptanceRules,
-    readResource: (entry: Buffer) => IncomingResource,
-    entriesPerTurn: number,
-    hashed: boolean,
-  ) {
+  constructor(rules: AcceptanceRules, { protocol, locators, entriesPerTurn }: MachineOptions) {
+    const isDelta = protocol === 'DELTA';
     this.#rules = rules;
-    this.#readResource = readResource;
+    this.#readResource = isDelta ? readDeltaResource : readSotwResource;
     this.#entriesPerTurn = entriesPerTurn;
-    this.#hashed = hashed;
+    this.#hashed = isDelta && locators;
     this.#pace = new ReadingPace(entriesPerTurn);
   }
 

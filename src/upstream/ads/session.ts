@@ -1,6 +1,6 @@
 import { Backoff } from '../../model/backoff.ts';
 import type { TypeUrl } from '../../model/brand.ts';
-import type { Timer } from '../../model/clock.ts';
+import { Sweep, type Timer } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { assertNever } from '../../model/result.ts';
@@ -45,7 +45,7 @@ export class Session {
   #interests = 0;
   /** The idle interests. */
   readonly #idle = new Set<Interest>();
-  #endIdleTimer: Timer | undefined;
+  readonly #endIdle: Sweep;
 
   constructor(
     connection: AdsConnection,
@@ -55,7 +55,7 @@ export class Session {
     stamp: Stamp,
     changed: () => void,
   ) {
-    const { backoff, services = 'AGGREGATED' } = connection.options;
+    const { backoff, clock, services = 'AGGREGATED' } = connection.options;
     this.connection = connection;
     this.parameters = parameters;
     this.holders = holders;
@@ -63,6 +63,10 @@ export class Session {
     this.node = node;
     this.#stamp = stamp;
     this.suspicion = new Suspicion(backoff.maxMs, services);
+    this.#endIdle = new Sweep(clock, 0, () => {
+      const suspended = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
+      for (const interest of suspended) connection.sink.endIfIdle?.(interest);
+    });
   }
 
   /** Nothing is subscribed. */
@@ -148,7 +152,7 @@ export class Session {
   }
 
   stop(): void {
-    this.#endIdleTimer?.cancel();
+    this.#endIdle.stop();
     for (const stream of this.#streams.values()) stream.stop();
   }
 
@@ -188,13 +192,7 @@ export class Session {
       if (stream !== on) stream.siblingAnswered();
       hasSuspended ||= stream.hasSuspended;
     }
-    if (!hasSuspended) return;
-    const { options, sink } = this.connection;
-    this.#endIdleTimer ??= options.clock.after(0, () => {
-      this.#endIdleTimer = undefined;
-      const suspended = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
-      for (const interest of suspended) sink.endIfIdle?.(interest);
-    });
+    if (hasSuspended) this.#endIdle.start();
   }
 
   relocate(moves: readonly Relocation[]): void {
@@ -274,13 +272,11 @@ class AdsStream implements ConnectedStream {
     const maxMs = isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs;
     this.#backoff = new Backoff(backoff.initialMs, maxMs, random);
     this.machine = new StreamMachine({
-      protocol: options.protocol,
+      ...options,
+      entriesPerTurn,
       holders: session.holders,
       locators: options.variants === 'NATIVE',
       stamp,
-      maxConstraintDepth: options.maxConstraintDepth,
-      entriesPerTurn,
-      resourceTimeoutMs: options.resourceTimeoutMs,
       isRestored: (interest) => session.connection.sink.isRestored?.(interest) === true,
     });
   }
@@ -308,7 +304,7 @@ class AdsStream implements ConnectedStream {
     if (this.#siblingAnswered) return;
     this.#siblingAnswered = true;
     if (this.#open === undefined) return;
-    this.machine.siblingAnswered();
+    this.machine.responded();
     this.#run();
   }
 
@@ -376,9 +372,7 @@ class AdsStream implements ConnectedStream {
 
   /** Reads the rest of a large response at once, and applies it. */
   finishReading(): void {
-    for (let open = this.#open; open !== undefined; ) {
-      if (!this.#readOn(open)) open = undefined;
-    }
+    while (this.#open !== undefined && this.#readOn(this.#open));
   }
 
   #flushSoon(): void {
@@ -428,7 +422,7 @@ class AdsStream implements ConnectedStream {
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
     this.machine.connect(resumed);
-    if (this.#siblingAnswered) this.machine.siblingAnswered();
+    if (this.#siblingAnswered) this.machine.responded();
     this.#run();
   }
 

@@ -6,7 +6,6 @@ import {
   type Put,
   type ResourceError,
   type Transaction,
-  transaction,
   WILDCARD,
 } from '../../model/transaction.ts';
 import { parentGlob } from '../../model/xdstp.ts';
@@ -14,7 +13,7 @@ import { isUnknownName } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest, OutgoingSotw } from '../../wire/request-writer.ts';
 import type { Locator } from '../../wire/requests.ts';
-import { type ByteRanges, type IncomingResponse, readSotwResource } from '../../wire/response-reader.ts';
+import type { ByteRanges, IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
@@ -36,6 +35,26 @@ interface PreviousResponse {
   readonly rules: AcceptanceRules;
 }
 
+/** What has been on one stream. */
+class OnStream {
+  /** Something was named: from then on an empty list subscribes to nothing (protocol §3.6). */
+  hasNamed = false;
+  names: readonly string[] = [];
+  locators: readonly Locator[] = [];
+  /**
+   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
+   * to.
+   */
+  lastRequestSeen = 0;
+  /**
+   * Something was unsubscribed. A resource may still come for it, so it does not prove which request upstream has seen.
+   */
+  attributionAmbiguous = false;
+  readonly subscribedAgain = new SubscribedAgain();
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  unknownAbove: ReadonlySet<ResourceName> = new Set();
+}
+
 /**
  * One type on a state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response
  * answers:
@@ -50,23 +69,7 @@ export class SotwType extends SubscribedType {
   #previous: PreviousResponse | undefined;
   /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
   #storeSwept = false;
-  /** Something was named on this stream: from then on an empty list subscribes to nothing (protocol §3.6). */
-  #hasNamed = false;
-  #names: readonly string[] = [];
-  #locators: readonly Locator[] = [];
-  /**
-   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
-   * to.
-   */
-  #lastRequestSeen = 0;
-  /**
-   * Something was unsubscribed on this stream. A resource may still come for it, so it does not prove which request
-   * upstream has seen.
-   */
-  #attributionAmbiguous = false;
-  readonly #subscribedAgain = new SubscribedAgain();
-  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
-  #unknownAbove: ReadonlySet<ResourceName> = new Set();
+  #on = new OnStream();
 
   /** Absence deletes (protocol §3.7). */
   get #isFull(): boolean {
@@ -78,13 +81,7 @@ export class SotwType extends SubscribedType {
   }
 
   protected onStartOver(): void {
-    this.#hasNamed = false;
-    this.#names = [];
-    this.#locators = [];
-    this.#subscribedAgain.clear();
-    this.#lastRequestSeen = 0;
-    this.#attributionAmbiguous = false;
-    this.#unknownAbove = new Set();
+    this.#on = new OnStream();
     // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
     // without one everything comes, and is compared (protocol §3.10).
     this.version = '';
@@ -95,9 +92,9 @@ export class SotwType extends SubscribedType {
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
-    if (!this.#isFull && this.requestCount > 1) this.#subscribedAgain.subscribe(subscribed, unsubscribed);
+    if (!this.#isFull && this.requestCount > 1) this.#on.subscribedAgain.subscribe(subscribed, unsubscribed);
     const requests: OutgoingRequest[] = [];
-    if (!this.#hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
+    if (!this.#on.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
       // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
       requests.push(this.#name(['*'], []));
     }
@@ -122,9 +119,7 @@ export class SotwType extends SubscribedType {
   }
 
   #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingSotw {
-    const [only, ...others] = subscriptions;
-    const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
-    if (isPlain && !this.#hasNamed && this.mayOmitWildcard) return this.#name([], []);
+    if (!this.#on.hasNamed && this.mayOmit(subscriptions)) return this.#name([], []);
     const names: string[] = [];
     const locators: Locator[] = [];
     for (const { selector, parameters } of subscriptions) {
@@ -135,9 +130,9 @@ export class SotwType extends SubscribedType {
   }
 
   #name(names: readonly string[], locators: readonly Locator[]): OutgoingSotw {
-    this.#names = names;
-    this.#locators = locators;
-    if (names.length + locators.length > 0) this.#hasNamed = true;
+    this.#on.names = names;
+    this.#on.locators = locators;
+    if (names.length + locators.length > 0) this.#on.hasNamed = true;
     return this.reply();
   }
 
@@ -147,14 +142,22 @@ export class SotwType extends SubscribedType {
    */
   protected reply(): OutgoingSotw {
     const { type: typeUrl, version, nonce, lastNack: error } = this;
-    return { kind: 'sotw', typeUrl, version, nonce, names: this.#names, locators: this.#locators, error };
+    return {
+      kind: 'sotw',
+      typeUrl,
+      version,
+      nonce,
+      names: this.#on.names,
+      locators: this.#on.locators,
+      error,
+    };
   }
 
   protected answeredBy(
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    return sotwAnswers(this.#lastRequestSeen, candidates);
+    return sotwAnswers(this.#on.lastRequestSeen, candidates);
   }
 
   protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
@@ -166,7 +169,7 @@ export class SotwType extends SubscribedType {
     extended: boolean,
   ): 'absent' | 'unknown' | 'extend' {
     if (subscription.resolvedOnThisStream) return 'absent';
-    const isUnknownAbove = this.#unknownAbove.has(subscription.selector);
+    const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
     // What is held goes with a response that lacks it, not with silence.
@@ -181,18 +184,18 @@ export class SotwType extends SubscribedType {
       this.rules = { ...this.rules }; // a response that is being read is read again
     }
     if (subscription.requestNumber === 0) return;
-    this.#attributionAmbiguous = true;
+    this.#on.attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
-    this.#subscribedAgain.leave(subscription);
+    this.#on.subscribedAgain.leave(subscription);
     this.leave(subscription);
   }
 
   protected onLeft(subscription: UpstreamSubscription): void {
-    this.#subscribedAgain.forget(subscription);
+    this.#on.subscribedAgain.forget(subscription);
   }
 
   protected override askAgain(): readonly UpstreamSubscription[] {
-    return this.#subscribedAgain.unanswered(this.subscriptions);
+    return this.#on.subscribedAgain.unanswered(this.subscriptions);
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
@@ -202,16 +205,16 @@ export class SotwType extends SubscribedType {
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? this.#storeSwept : last?.constrained === false;
-    const parts = new ResponseParts(rules, readSotwResource, stream.options.entriesPerTurn, false);
+    const parts = new ResponseParts(rules, stream.options);
     const reading = yield* readSotw(parts, acked, fullState, comparable ? last : undefined, response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
   #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
-    const { subscriptions, holder, type, rules } = this;
+    const { subscriptions, rules } = this;
     const { identities, missing } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
-    this.#unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
+    this.#on.unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
     this.beginReading(resourceErrors);
     if (fullState) for (const collection of subscriptions.collections()) this.endError(collection);
@@ -221,29 +224,17 @@ export class SotwType extends SubscribedType {
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
-    this.remove(missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors)));
-    const { removals, resolved } = this.takeConcluded();
-    const allRemoved = removals.length === missing.length;
+    const gone = missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors));
+    this.remove(gone);
+    const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
     const mayComplete = fullState && !this.#storeSwept && allRemoved && namesWithErrors.size === 0;
-    const complete = mayComplete && isCompleteFor(subscriptions, this.#lastRequestSeen);
+    const complete = mayComplete && isCompleteFor(subscriptions, this.#on.lastRequestSeen);
     if (complete) this.#storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
-    return transaction({
-      holder,
-      type,
-      version,
-      puts,
-      removals,
-      heartbeats,
-      resourceErrors,
-      complete,
-      resolved,
-      unanswered: subscriptions.unansweredIn([...removals, ...resourceErrors]),
-      cannotDelete: !fullState,
-    });
+    return this.saying({ version, puts, heartbeats, resourceErrors, complete, cannotDelete: !fullState });
   }
 
   /** `isRepeatable`: the same resources again would say nothing new. */
@@ -272,7 +263,7 @@ export class SotwType extends SubscribedType {
           continue;
         }
         this.resolve(subscription);
-        this.#subscribedAgain.received(subscription);
+        this.#on.subscribedAgain.received(subscription);
       }
     }
     return { puts, heartbeats, isRepeatable };
@@ -285,18 +276,17 @@ export class SotwType extends SubscribedType {
   #attribute(puts: readonly Put[]): void {
     const { subscriptions, type } = this;
     if (this.requestCount < 2 || !subscriptions.hasCollection) return;
-    if (!this.#attributionAmbiguous)
-      this.#lastRequestSeen = Math.max(this.#lastRequestSeen, lastRequestSeen(subscriptions, puts));
+    if (!this.#on.attributionAmbiguous)
+      this.#on.lastRequestSeen = Math.max(this.#on.lastRequestSeen, lastRequestSeen(subscriptions, puts));
     this.renewIfDoubtful(type, () => {
       const asked = waitingCollections(subscriptions.unresolvedCollections);
-      return sotwAnswers(this.#lastRequestSeen, asked).size < asked.length;
+      return sotwAnswers(this.#on.lastRequestSeen, asked).size < asked.length;
     });
   }
 
   /** A name that is present is resolved, even if nothing changed: if it is missing later, it is absent. */
   #resolvePresent(missing: readonly Identity[]): void {
-    const lacking = new VariantSet();
-    for (const identity of missing) lacking.add(identity);
+    const lacking = new VariantSet(missing);
     for (const subscription of [...this.subscriptions.unresolved]) {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
       const present = this.covered(subscription).some(
@@ -311,7 +301,7 @@ export class SotwType extends SubscribedType {
    * Nor is it if a relay above does not know them yet. Where absence means nothing, an error does not remove either.
    */
   #resolveErrors(resourceErrors: readonly ResourceError[]): ReadonlySet<ResourceName> {
-    const namesWithErrors = new Set(this.#unknownAbove);
+    const namesWithErrors = new Set(this.#on.unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
       if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) {
         namesWithErrors.add(name);
@@ -383,8 +373,9 @@ function* readSotw(
   if (!read.ok) return read;
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
-  const before = new VariantSet<Placed>();
-  for (const [at, { name, constraints }] of replaced.entries()) before.add({ name, constraints, at });
+  const before = new VariantSet<Placed>(
+    replaced.map(({ name, constraints }, at) => ({ name, constraints, at })),
+  );
   const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);
   const isDoubtful = ({ name, constraints }: Put, offset: number): boolean => {
     // Where upstream cannot delete, all variants of a name count as received.

@@ -1,4 +1,3 @@
-import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import {
   type Constraints,
   maxStampedDepth,
@@ -8,6 +7,7 @@ import {
 } from '../../model/constraints.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { ok, type Result } from '../../model/result.ts';
+import { bytes, encode, message } from '../../protobuf/field-writer.ts';
 
 /** What a session makes of the constraints of what it receives. */
 export type Stamp = (received: Constraints) => Result<Constraints>;
@@ -55,19 +55,13 @@ export function stampFor(keys: readonly string[], parameters: Parameters): Stamp
   const made = new WeakMap([[own, UNCONSTRAINED]]);
   const stamp: Stamp = (received) => {
     if (received.key === UNCONSTRAINED.key) return ok(own);
+    // DynamicParameterConstraints{and_constraints{constraints: [own, received]}}.
+    const both = encode([message(3, [bytes(1, own.bytes), bytes(1, received.bytes)])]);
     // Each part may be deeper than the limit then, which has let pass what was received.
-    const combined = parseConstraints(conjunction(own.bytes, received.bytes), maxStampedDepth);
+    const combined = parseConstraints(both, maxStampedDepth);
     if (combined.ok) made.set(combined.value, received);
     return combined;
   };
   originals.set(stamp, made);
   return stamp;
-}
-
-/** DynamicParameterConstraints{and_constraints{constraints: [a, b]}}. */
-function conjunction(a: Uint8Array, b: Uint8Array): Uint8Array {
-  const writer = new BinaryWriter().tag(3, WireType.LengthDelimited).fork();
-  writer.tag(1, WireType.LengthDelimited).bytes(a);
-  writer.tag(1, WireType.LengthDelimited).bytes(b);
-  return writer.join().finish();
 }

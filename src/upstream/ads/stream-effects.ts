@@ -55,7 +55,11 @@ export interface MachineOptions {
 /** One stream as its types see it: what is to be done about them, in order, and the timers that run. */
 export class StreamEffects {
   readonly options: MachineOptions;
-  #controlPlaneResponded = false;
+  /**
+   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
+   * does not exist.
+   */
+  controlPlaneResponded = false;
   /** Types were on this stream that are not known here any more: for upstream an empty request may not be their first. */
   hasForgotten = false;
   #effects: ProtocolEffect[] = [];
@@ -68,24 +72,16 @@ export class StreamEffects {
     this.options = options;
   }
 
-  /**
-   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
-   * does not exist.
-   */
-  get controlPlaneResponded(): boolean {
-    return this.#controlPlaneResponded;
-  }
-
-  /** The first one, or another. */
+  /** The first one, or another; or another stream of the session has had one: the control plane works and accepts this node. */
   responded(): void {
-    this.#controlPlaneResponded = true;
+    this.controlPlaneResponded = true;
     for (const [timer, milliseconds] of this.#inSilence) this.add({ kind: 'timer', timer, milliseconds });
     this.#inSilence.clear();
   }
 
   /** A new stream is open. */
   startOver(): void {
-    this.#controlPlaneResponded = false;
+    this.controlPlaneResponded = false;
     this.hasForgotten = false;
     this.forgetTimers();
   }
@@ -131,8 +127,8 @@ export class StreamEffects {
     this.#inSilence.clear();
   }
 
-  /** What is to be done since the last time. */
-  take(): readonly ProtocolEffect[] {
+  /** What is to be done about all that has happened since the last time, in this order. */
+  ready(): readonly ProtocolEffect[] {
     const effects = this.#effects;
     this.#effects = [];
     return effects;

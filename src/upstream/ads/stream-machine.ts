@@ -1,4 +1,5 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
+import { MapInUse } from '../../model/maps.ts';
 import type { Result } from '../../model/result.ts';
 import { atOnce, type InTurns } from '../../model/time-slices.ts';
 import { type Interest, type Move, roleOf, type Transaction } from '../../model/transaction.ts';
@@ -8,15 +9,9 @@ import { DeltaType, deltaRefusal } from './delta-type.ts';
 import { type AcceptanceRules, unsolicitedType } from './response-parts.ts';
 import { SotwType } from './sotw-type.ts';
 import type { Stamp } from './stamp.ts';
-import {
-  type Awaited,
-  type MachineOptions,
-  mostAwaited,
-  type ProtocolEffect,
-  StreamEffects,
-} from './stream-effects.ts';
+import { type Awaited, type MachineOptions, mostAwaited, StreamEffects } from './stream-effects.ts';
 import type { SubscribedType } from './subscribed-type.ts';
-import { TypesInUse } from './types-in-use.ts';
+import { manyTypes } from './suspicion.ts';
 import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /** So many types that were never subscribed are refused on one stream; others are ignored. */
@@ -26,9 +21,8 @@ const maxUnsolicited = 100;
  * One stream to a control plane, as a machine without I/O and clock: what happens to it are its methods, and `ready` says
  * what is to be done. Each type on it is a machine of its own, `DeltaType` or `SotwType` (protocol §5b).
  */
-export class StreamMachine {
-  readonly #stream: StreamEffects;
-  readonly #types = new TypesInUse<SubscribedType>();
+export class StreamMachine extends StreamEffects {
+  readonly #types = new MapInUse<TypeUrl, SubscribedType>(manyTypes);
   /** Types that came on this stream and were never subscribed. */
   readonly #unsolicited = new Set<TypeUrl>();
   #connected = false;
@@ -44,12 +38,12 @@ export class StreamMachine {
   #stamp: Stamp;
 
   constructor(options: MachineOptions) {
-    this.#stream = new StreamEffects(options);
+    super(options);
     this.#stamp = options.stamp;
   }
 
   get #isSotw(): boolean {
-    return this.#stream.options.protocol === 'SOTW';
+    return this.options.protocol === 'SOTW';
   }
 
   /** Nothing is subscribed, or all of it is suspended. */
@@ -101,37 +95,27 @@ export class StreamMachine {
   /** Takes over a type from another stream. It is subscribed with the next flush. `resumed`: as in `connect`. */
   adopt(type: SubscribedType, resumed: boolean): void {
     this.#types.set(type.type, type);
-    type.startOver(this.#stream, resumed);
-  }
-
-  /** What is to be done about all that has happened since the last time, in this order. */
-  ready(): readonly ProtocolEffect[] {
-    return this.#stream.take();
+    type.startOver(this, resumed);
   }
 
   /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
   connect(resumed: boolean): void {
     this.#connected = true;
-    this.#stream.startOver();
+    this.startOver();
     this.#unsolicited.clear();
-    for (const type of this.#types.values()) type.startOver(this.#stream, resumed);
+    for (const type of this.#types.values()) type.startOver(this, resumed);
     this.flush();
   }
 
   disconnect(): void {
     this.#connected = false;
     this.#reading = undefined;
-    this.#stream.forgetTimers();
+    this.forgetTimers();
   }
 
-  /** Another stream of the session has had a response: the control plane works and accepts this node. */
-  siblingAnswered(): void {
-    this.#stream.responded();
-  }
-
-  fire(timer: string): void {
+  override fire(timer: string): void {
     this.#readToEnd(); // silence is over
-    this.#stream.fire(timer);
+    super.fire(timer);
   }
 
   subscribe(interest: Interest): void {
@@ -143,9 +127,9 @@ export class StreamMachine {
     // Among many invented types, Suspicion has forgotten that this stream had the type's names, or its wildcard.
     if (known !== undefined) {
       if (this.#connected) known.flush();
-      this.#stream.hasForgotten = true;
+      this.hasForgotten = true;
     }
-    const type = new (this.#isSotw ? SotwType : DeltaType)(interest, this.#stream, this.#stamp);
+    const type = new (this.#isSotw ? SotwType : DeltaType)(interest, this, this.#stamp);
     this.#types.set(interest.type, type);
     type.subscribe(interest);
   }
@@ -173,7 +157,7 @@ export class StreamMachine {
     for (const type of [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order))
       type.flush();
     // Responses of these types are unsolicited from now on.
-    if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.#stream.hasForgotten = true;
+    if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.hasForgotten = true;
   }
 
   /** True: the response is large, others get a turn, and then comes `readOn`. */
@@ -184,19 +168,18 @@ export class StreamMachine {
     const envelope = read.ok ? read.value : read.error;
     const type = this.#types.get(typeUrl(envelope.typeUrl));
     if (type === undefined || type.requestCount === 0) {
-      if (!read.ok) this.#stream.add({ kind: 'fail', reason: read.error.reason });
-      else if (envelope.typeUrl === '')
-        this.#stream.add({ kind: 'fail', reason: 'a response without type_url' });
+      if (!read.ok) this.add({ kind: 'fail', reason: read.error.reason });
+      else if (envelope.typeUrl === '') this.add({ kind: 'fail', reason: 'a response without type_url' });
       else this.#refuseUnsolicited(read.value);
       return false;
     }
     if (!read.ok) {
       // Without a nonce there is nothing to refuse, and the framing itself may be broken.
-      if (read.error.nonce === '') this.#stream.add({ kind: 'fail', reason: read.error.reason });
+      if (read.error.nonce === '') this.add({ kind: 'fail', reason: read.error.reason });
       else type.reject(read.error.nonce, read.error.reason);
       return false;
     }
-    this.#stream.responded();
+    this.responded();
     const response = read.value;
     this.#reading = { of: type, response, rules: type.rules, turns: type.judge(response) };
     return this.readOn();
@@ -223,14 +206,13 @@ export class StreamMachine {
 
   #refuseUnsolicited({ typeUrl: url, nonce }: IncomingResponse): void {
     const { type, known, message } = unsolicitedType(url);
-    const stream = this.#stream;
-    stream.add({ kind: 'answered', type: known, refused: message });
+    this.add({ kind: 'answered', type: known, refused: message });
     if (this.#unsolicited.has(known) || this.#unsolicited.size >= maxUnsolicited) return;
     this.#unsolicited.add(known);
-    stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
+    this.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type: known });
     // In SotW a refusal would subscribe to it.
     if (this.#isSotw) return;
-    stream.hasForgotten = true; // to upstream this is the first request of the type
-    stream.send([deltaRefusal(type, nonce, { code: Code.INVALID_ARGUMENT, message })]);
+    this.hasForgotten = true; // to upstream this is the first request of the type
+    this.send([deltaRefusal(type, nonce, { code: Code.INVALID_ARGUMENT, message })]);
   }
 }

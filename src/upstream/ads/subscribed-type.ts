@@ -151,14 +151,15 @@ export abstract class SubscribedType {
   ): 'absent' | 'unknown' | Postponed;
 
   /** Every control plane knows the wildcard as an empty first request; not all know "*". */
-  protected get mayOmitWildcard(): boolean {
-    return this.info.legacyWildcard && !this.stream.hasForgotten;
+  protected mayOmit([only, ...others]: readonly UpstreamSubscription[]): boolean {
+    const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
+    return isPlain && this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 
   /** Nothing is subscribed, cached, to be unsubscribed or remembered. Only the last nonce and version are left in it. */
   get isAbandoned(): boolean {
-    const left = this.subscriptions.size + this.acked.size + this.#toUnsubscribe.length;
-    return left + this.#mayReturn.size === 0;
+    const left = this.acked.size + this.#toUnsubscribe.length + this.#mayReturn.size;
+    return this.subscriptions.empty && left === 0;
   }
 
   /**
@@ -210,7 +211,7 @@ export abstract class SubscribedType {
     }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
-    if (this.subscriptions.size === 0) {
+    if (this.subscriptions.empty) {
       if (this.acked.size > 0) this.#apply({ complete: true, unwanted: true });
       this.acked.clear();
       return;
@@ -343,7 +344,7 @@ export abstract class SubscribedType {
   /** A response has been judged by these rules. */
   received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
     const { nonce } = response;
-    if (this.subscriptions.size === 0) {
+    if (this.subscriptions.empty) {
       // An answer that was in flight when its last subscription ended.
       this.nonce = nonce;
       this.stream.send([this.reply()]);
@@ -406,21 +407,17 @@ export abstract class SubscribedType {
     const unanswered = subscriptions.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream);
     const wildcards = unanswered.filter(({ kind }) => kind === 'wildcard');
     const suffix = `${this.requestCount} ${this.type}`;
-    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, resourceTimeoutMs, wildcards);
+    if (wildcards.length > 0) this.#awaitWildcards(`overdue ${suffix}`, wildcards);
     const expiring = unanswered.filter((one) => this.absentAfterTimeout(one));
     const isMute = !this.stream.controlPlaneResponded;
     const groups = Map.groupBy(expiring, (one) =>
       isMute && this.holdsUnconfirmed(one) ? 'silent' : undefined,
     );
-    for (const [after, group] of groups)
-      this.#awaitExpiry(`${after ?? 'expire'} ${suffix}`, resourceTimeoutMs, group, after);
+    for (const [after, group] of groups) this.#awaitExpiry(`${after ?? 'expire'} ${suffix}`, group, after);
   }
 
-  #awaitWildcards(
-    timer: string,
-    resourceTimeoutMs: number,
-    subscriptions: readonly UpstreamSubscription[],
-  ): void {
+  #awaitWildcards(timer: string, subscriptions: readonly UpstreamSubscription[]): void {
+    const { resourceTimeoutMs = 0 } = this.stream.options;
     this.stream.arm(timer, resourceTimeoutMs, () => {
       const unanswered = subscriptions.filter(
         (one) => !one.resolvedOnThisStream && this.subscriptions.has(one),
@@ -436,23 +433,19 @@ export abstract class SubscribedType {
         return;
       }
       if (waiting.length > 0) this.stream.add({ kind: 'overdue' });
-      this.#awaitWildcards(timer, resourceTimeoutMs, unanswered);
+      this.#awaitWildcards(timer, unanswered);
     });
   }
 
-  #awaitExpiry(
-    timer: string,
-    resourceTimeoutMs: number,
-    subscriptions: readonly UpstreamSubscription[],
-    after?: Postponed,
-  ): void {
+  #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], after?: Postponed): void {
+    const { resourceTimeoutMs = 0 } = this.stream.options;
     this.stream[after === 'silent' ? 'armInSilence' : 'arm'](
       timer,
       after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
       () => {
         // The rejected response may have been the answer, so nothing is concluded yet.
         if (this.lastNack !== undefined) {
-          this.#awaitExpiry(timer, resourceTimeoutMs, subscriptions);
+          this.#awaitExpiry(timer, subscriptions);
           return;
         }
         const outcomes = Map.groupBy(
@@ -462,7 +455,7 @@ export abstract class SubscribedType {
         this.#concludeAbsent(outcomes.get('absent') ?? []);
         for (const postponed of ['extend', 'silent'] as const) {
           const later = outcomes.get(postponed);
-          if (later !== undefined) this.#awaitExpiry(timer, resourceTimeoutMs, later, postponed);
+          if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
         }
       },
     );
@@ -527,16 +520,13 @@ export abstract class SubscribedType {
         .filter(({ requestNumber }) => requestNumber > 0);
       for (const one of named) {
         // It may be news of an earlier one, sent before the request for this one arrived.
-        const isMeant = one.kind === 'name' || named.length === 1 || one.anyResponseAnswers;
-        if (isMeant) this.#fail(one, error);
+        const isName = one.kind === 'name';
+        if (!isName && named.length > 1 && !one.anyResponseAnswers) continue;
+        if (!isName) this.#answerByError(one, error);
+        one.error = error;
+        one.failed = true;
       }
     }
-  }
-
-  #fail(subscription: UpstreamSubscription, error: ResourceError): void {
-    if (subscription.kind !== 'name') this.#answerByError(subscription, error);
-    subscription.error = error;
-    subscription.failed = true;
   }
 
   /**
@@ -553,12 +543,10 @@ export abstract class SubscribedType {
     const isHeld = this.holdsUnconfirmed(collection);
     collection.responseSeen = !isHeld;
     if (!isHeld) this.resolve(collection);
-    else if (!collection.resolved) this.#concluded.resolved.push(...this.#unanswered(collection));
-  }
-
-  /** Those of its interests for which nothing was restored. */
-  #unanswered({ interests }: UpstreamSubscription): readonly Interest[] {
-    return [...interests.values()].filter((interest) => !this.stream.options.isRestored(interest));
+    if (!isHeld || collection.resolved) return;
+    // For these nothing was restored.
+    for (const interest of collection.interests.values())
+      if (!this.stream.options.isRestored(interest)) this.#concluded.resolved.push(interest);
   }
 
   /** A response has something of it. */
@@ -672,8 +660,18 @@ export abstract class SubscribedType {
     );
   }
 
+  /** What a response says, with what has been concluded from it. */
+  protected saying(
+    part: Pick<Transaction, 'puts' | 'heartbeats' | 'resourceErrors'> & Partial<Transaction>,
+  ): Transaction {
+    const { holder, type } = this;
+    const concluded = this.#takeConcluded();
+    const unanswered = this.subscriptions.unansweredIn([...concluded.removals, ...part.resourceErrors]);
+    return transaction({ holder, type, ...concluded, unanswered, ...part });
+  }
+
   /** What has been concluded is in a transaction now. */
-  protected takeConcluded() {
+  #takeConcluded() {
     const concluded = this.#concluded;
     this.#concluded = { removals: [], resolved: [] };
     return concluded;
@@ -681,7 +679,7 @@ export abstract class SubscribedType {
 
   #conclude(part: Partial<Transaction> = {}): void {
     const { removals, resolved } = this.#concluded;
-    if (removals.length + resolved.length > 0) this.#apply({ ...part, ...this.takeConcluded() });
+    if (removals.length + resolved.length > 0) this.#apply({ ...part, ...this.#takeConcluded() });
   }
 
   /** Applies a transaction that does not come from a response: it changes no version (protocol §3.10). */

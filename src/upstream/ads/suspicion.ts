@@ -1,9 +1,8 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { getOrMake, MapInUse } from '../../model/maps.ts';
 import type { Holder } from '../../model/transaction.ts';
 import { ADS_SERVICE, isKnownType, knownTypes, type TypeInfo, typeInfo } from '../../model/types.ts';
 import type { Suspect } from '../../model/upstream.ts';
-import { TypesInUse } from './types-in-use.ts';
 
 /** The wildcard or the names of a type move from one stream to another. */
 export interface Relocation {
@@ -21,6 +20,8 @@ class StreamHistory {
   quickEnds = 0;
 }
 
+/** With so many types, those that are not used any more are forgotten. */
+export const manyTypes = 256;
 /** For each session, of known and of unknown types: a client that invents types must not open more. */
 const maxIsolatedStreams = 8;
 /** A type with a response is harmless after this time; one without, after `stableAfterMs`. Milliseconds. */
@@ -43,7 +44,7 @@ const suspiciousRepeats = 3;
 export class Suspicion {
   readonly #stableAfterMs: number;
   readonly #services: Services;
-  readonly #groups = new TypesInUse<Map<Role, SubscriptionGroup>>();
+  readonly #groups = new MapInUse<TypeUrl, Map<Role, SubscriptionGroup>>(manyTypes);
   readonly #streams = new Map<StreamId, StreamHistory>();
   #lastIsolated = usualStreams - 1;
 

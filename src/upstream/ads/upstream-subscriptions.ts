@@ -1,6 +1,6 @@
 import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
 import type { Constraints } from '../../model/constraints.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { deleteIn, getOrMake } from '../../model/maps.ts';
 import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
 import { covers } from '../../model/selection.ts';
@@ -96,15 +96,13 @@ export class UpstreamSubscriptions {
   readonly unresolved = new Set<UpstreamSubscription>();
   /** Of those, wildcards and globs: few or none. */
   readonly unresolvedCollections = new Set<UpstreamSubscription>();
-  #size = 0;
 
   constructor(locators: boolean) {
     this.locators = locators;
   }
 
-  /** Number of subscriptions. */
-  get size(): number {
-    return this.#size;
+  get empty(): boolean {
+    return this.#bySelector.size === 0;
   }
 
   get hasCollection(): boolean {
@@ -125,25 +123,19 @@ export class UpstreamSubscriptions {
     if (subscription.kind === 'glob') this.#globs.add(selector);
     this.unresolved.add(subscription);
     if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
-    this.#size++;
     return { subscription, created: true, repeated };
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
   delete(interest: Interest): UpstreamSubscription | undefined {
     const { selector } = interest;
-    const subscriptions = this.#bySelector.get(selector);
     const subscription = this.covering(interest);
-    if (subscriptions === undefined || subscription === undefined) return undefined;
+    if (subscription === undefined) return undefined;
     subscription.interests.delete(interest.parameters.key);
     if (subscription.interests.size > 0) return undefined;
-    subscriptions.delete(subscription.parameters);
-    if (subscriptions.size === 0) {
-      this.#bySelector.delete(selector);
-      this.#globs.delete(selector);
-    }
+    deleteIn(this.#bySelector, selector, subscription.parameters);
+    if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
     this.resolved(subscription);
-    this.#size--;
     return subscription;
   }
 
@@ -173,8 +165,7 @@ export class UpstreamSubscriptions {
 
   /** The subscriptions to this name, with any parameters. */
   named(name: string): readonly UpstreamSubscription[] {
-    const subscriptions = this.#bySelector.get(resourceName(name));
-    return subscriptions === undefined ? [] : [...subscriptions.values()];
+    return [...(this.#bySelector.get(resourceName(name))?.values() ?? [])];
   }
 
   /** The subscriptions that cover this variant: by its name or an alias, by a glob or by the wildcard. */
@@ -249,8 +240,6 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .toArray();
 }
 
-const none: readonly never[] = [];
-
 /** Names that were taken back before they were answered: their answers are on the way, and in order. */
 export class UnansweredUnsubscribed {
   readonly #bySelector = new Map<Selector, Set<UpstreamSubscription>>();
@@ -263,8 +252,7 @@ export class UnansweredUnsubscribed {
 
   /** Those that name it; it may change while this is read. */
   of(name: Selector): readonly UpstreamSubscription[] {
-    const subscriptions = this.#bySelector.get(name);
-    return subscriptions === undefined ? none : [...subscriptions];
+    return [...(this.#bySelector.get(name) ?? [])];
   }
 
   /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
@@ -290,25 +278,15 @@ export class UnansweredUnsubscribed {
 
   /** False: it is none of them. */
   delete(subscription: UpstreamSubscription): boolean {
-    const subscriptions = this.#bySelector.get(subscription.selector);
-    if (subscriptions?.delete(subscription) !== true) return false;
-    if (subscriptions.size === 0) this.#bySelector.delete(subscription.selector);
-    return true;
+    return deleteIn(this.#bySelector, subscription.selector, subscription);
   }
 
   /** Its answer is not on the way any more. */
   forget(subscription: UpstreamSubscription): void {
     this.delete(subscription);
     const { selector, parameters } = subscription;
-    const answered = this.#answered.get(selector);
-    if (answered?.get(parameters) !== subscription) return;
-    answered.delete(parameters);
-    if (answered.size === 0) this.#answered.delete(selector);
-  }
-
-  clear(): void {
-    this.#bySelector.clear();
-    this.#answered.clear();
+    if (this.#answered.get(selector)?.get(parameters) === subscription)
+      deleteIn(this.#answered, selector, parameters);
   }
 }
 
@@ -364,11 +342,6 @@ export class SubscribedAgain {
   forget(subscription: UpstreamSubscription): void {
     const key = keyOf(subscription);
     if (this.#leftOut.get(key) === subscription) this.#leftOut.delete(key);
-  }
-
-  clear(): void {
-    this.#leftOut.clear();
-    this.#waiting.clear();
   }
 }
 

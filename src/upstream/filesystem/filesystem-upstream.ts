@@ -230,9 +230,9 @@ export class FilesystemUpstream implements Upstream {
     this.#published.set(type, { content, complete });
     for (const one of this.#asked) if (one.type === type) this.#asked.delete(one);
     const interests = [...this.#unanswered].filter((one) => one.type === type);
-    const puts = allPuts(content);
+    const { puts } = content;
     const isGone = before !== undefined && !complete && !withholds(elsewhere, type);
-    const removals = isGone ? lacking(puts, allPuts(before.content)) : [];
+    const removals = isGone ? lacking(puts, before.content.puts) : [];
     this.#apply(type, content, { puts, removals, complete }, interests);
   }
 
@@ -254,8 +254,8 @@ export class FilesystemUpstream implements Upstream {
     this.#published.set(type, { content, complete });
     const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
     // Given again, as the cache may have dropped what nobody subscribed to.
-    const asked = new Set(interests.flatMap(({ selector }) => putsCalled(content, selector)));
-    const puts = all ? allPuts(content) : [...asked];
+    const asked = new Set(interests.flatMap(({ selector }) => content.called.get(selector) ?? []));
+    const puts = all ? content.puts : [...asked];
     this.#apply(type, content, { puts, removals: [], complete: all && complete }, interests);
   }
 
@@ -379,9 +379,9 @@ interface TypeContent {
   readonly version: string;
   /** Equal: nothing of this type changed. */
   readonly digest: string;
-  readonly byName: ReadonlyMap<ResourceName, readonly Put[]>;
-  /** By the other names by which they may be subscribed (protocol §4.8). */
-  readonly byAlias: ReadonlyMap<ResourceName, readonly Put[]>;
+  readonly puts: readonly Put[];
+  /** By name, and by the other names by which they may be subscribed (protocol §4.8). */
+  readonly called: ReadonlyMap<ResourceName, readonly Put[]>;
 }
 
 /** The variants of one type, by name and constraints, while the files are joined. */
@@ -427,36 +427,26 @@ function contentOf(names: Joined): TypeContent {
   const all = [...names.values().flatMap((variants) => variants.values())];
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
-  const byAlias = new Map<ResourceName, Put[]>();
-  for (const { put } of all) {
-    for (const alias of put.aliases) getOrMake(byAlias, resourceName(alias), () => []).push(put);
-  }
+  const puts = all.map(({ put }) => put);
+  const called = Map.groupBy(puts, ({ name }) => name);
+  for (const put of puts)
+    for (const alias of put.aliases) getOrMake(called, resourceName(alias), () => []).push(put);
   const [only = '', ...others] = new Set(all.map(({ versionInfo }) => versionInfo));
   return {
     // The files' own version if they agree on one; else the content's (protocol §7).
     version: others.length === 0 && only !== '' ? only : digest,
     digest,
-    byName: new Map(
-      [...names].map(([name, variants]) => [name, Array.from(variants.values(), ({ put }) => put)]),
-    ),
-    byAlias,
+    puts,
+    called,
   };
 }
 
 /** Of a type that no file has. */
 const emptyContent: TypeContent = contentOf(new Map());
 
-const putsCalled = ({ byName, byAlias }: TypeContent, name: ResourceName): readonly Put[] => [
-  ...(byName.get(name) ?? []),
-  ...(byAlias.get(name) ?? []),
-];
-
-const allPuts = ({ byName }: TypeContent): Put[] => [...byName.values()].flat();
-
 /** Those of `before` whose variant is not there now. */
 function lacking(now: readonly Put[], before: readonly Put[]): Removal[] {
-  const there = new VariantSet();
-  for (const put of now) there.add(put);
+  const there = new VariantSet(now);
   return before.filter((put) => !there.has(put)).map(({ name, constraints }) => ({ name, constraints }));
 }
 

@@ -110,19 +110,20 @@ function parseJson(bytes: Uint8Array): Parsed {
   const text = utf8(bytes);
   if (!text.ok) return refuse(text.error);
   const { exact, wrong } = walkJson(text.value);
-  let json: unknown;
-  try {
-    json = JSON.parse(exact);
-  } catch (error) {
-    const message = errorMessage(error);
-    const [, line, column] = /\(line (\d+) column (\d+)\)/.exec(message) ?? [];
+  const json = attempt((): unknown => JSON.parse(exact), errorMessage);
+  if (!json.ok) {
+    const [, line, column] = /\(line (\d+) column (\d+)\)/.exec(json.error) ?? [];
     const place = line === undefined ? undefined : { line: Number(line), column: Number(column) };
-    return refuse(message, place);
+    return refuse(json.error, place);
   }
   if (wrong !== undefined) return refuse(wrong.message, wrong.place);
-  const layout = lazy(() => (bytes.length <= mostYaml ? readLayout(text.value) : undefined));
-  // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
-  return fromJsonValue(json, (path) => (path.length === 0 ? start : layout()?.placeAt(path)));
+  let layout: ReturnType<typeof readLayout> | undefined;
+  return fromJsonValue(json.value, (path) => {
+    // The layout of what is nested too deeply costs a second; a fault of the whole document needs none.
+    if (path.length === 0) return start;
+    if (bytes.length <= mostYaml) layout ??= readLayout(text.value);
+    return layout?.placeAt(path);
+  });
 }
 
 /** 64-bit integers beyond what a double holds: canonical JSON writes them as strings. */
@@ -321,14 +322,6 @@ function utf8(bytes: Uint8Array): Result<string> {
   );
 }
 
-function lazy<T>(make: () => T): () => T {
-  let made: { readonly value: T } | undefined;
-  return () => {
-    made ??= { value: make() };
-    return made.value;
-  };
-}
-
 function refuse(message: string, place?: Place): Parsed {
   return fail({ problems: [{ place, message }], rest: undefined, isOther: false });
 }
@@ -463,16 +456,13 @@ function handling(wrapper: Resource | undefined): Pick<Put, 'ttlMilliseconds' | 
 function open(any: Any): Result<{ readonly wrapper: Resource | undefined; readonly body: Any }> {
   if (any.typeUrl === '') return fail('it has no type ("@type")');
   if (messageName(any.typeUrl) !== ResourceSchema.typeName) return ok({ wrapper: undefined, body: any });
-  try {
-    const wrapper = fromBinary(ResourceSchema, any.value);
-    const body = wrapper.resource;
-    if (body === undefined || body.typeUrl === '') return fail('the Resource holds no `resource`');
-    if (messageName(body.typeUrl) === ResourceSchema.typeName)
-      return fail('it is a Resource inside a Resource');
-    return ok({ wrapper, body });
-  } catch (error) {
-    return fail(`not an encoded Resource: ${errorMessage(error)}`);
-  }
+  const wrapper = attempt(() => fromBinary(ResourceSchema, any.value), errorMessage);
+  if (!wrapper.ok) return fail(`not an encoded Resource: ${wrapper.error}`);
+  const body = wrapper.value.resource;
+  if (body === undefined || body.typeUrl === '') return fail('the Resource holds no `resource`');
+  if (messageName(body.typeUrl) === ResourceSchema.typeName)
+    return fail('it is a Resource inside a Resource');
+  return ok({ wrapper: wrapper.value, body });
 }
 
 function readConstraints(wrapper: Resource | undefined, maxDepth: number): Result<Constraints> {
@@ -505,15 +495,14 @@ function nameInBody(body: Any): Result<string> {
       `where a ${messageName(body.typeUrl)} has its name is not known; wrap it in a Resource with a name`,
     );
   }
-  try {
+  const read = (): string => {
     let name = '';
     for (const reader = new MessageReader(body.value); reader.next(); ) {
       if (reader.tag === bytesTag(1)) name = reader.text();
     }
-    return ok(name);
-  } catch (error) {
-    return fail(`not an encoded ${messageName(body.typeUrl)}: ${errorMessage(error)}`);
-  }
+    return name;
+  };
+  return attempt(read, (thrown) => `not an encoded ${messageName(body.typeUrl)}: ${errorMessage(thrown)}`);
 }
 
 function digestOf(put: Put): string {

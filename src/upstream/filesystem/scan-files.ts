@@ -107,10 +107,10 @@ export async function scanFiles(
     foundBad(path, explainError(error), below.length > 0 ? emptyRecord : undefined);
   }
 
-  function foundBad(path: string, message: string, others?: FileRecord): void {
-    const before = previous.get(path) ?? others;
-    const isKnown = before?.digest === '' && before.problems[0]?.message === message;
-    files.set(path, isKnown ? before : badRecord(path, [{ place: undefined, message }], before, unread));
+  function foundBad(path: string, message: string, others?: LastGood): void {
+    const before = previous.get(path);
+    if (before?.digest === '' && before.problems[0]?.message === message) files.set(path, before);
+    else files.set(path, badRecord(path, [{ place: undefined, message }], before ?? others, unread));
   }
 
   try {
@@ -162,14 +162,10 @@ export type Withheld = ReadonlySet<TypeUrl> | 'ALL';
 
 const nothing: ReadonlySet<TypeUrl> = new Set();
 
-const emptyRecord: FileRecord = {
-  signature: '',
-  digest: '',
-  resources: [],
-  problems: [],
-  notes: [],
-  withheld: nothing,
-};
+/** What stays of a file that cannot be read now. */
+type LastGood = Pick<FileRecord, 'resources' | 'notes'>;
+
+const emptyRecord: LastGood = { resources: [], notes: [] };
 
 /** Reads a file's bytes. What cannot be read keeps the last good content. */
 export function readRecord(
@@ -234,7 +230,7 @@ const unread: BadFile = { signature: '', digest: '', named: nothing, isOther: fa
 function badRecord(
   file: string,
   found: readonly Located[],
-  previous: FileRecord | undefined,
+  previous: LastGood | undefined,
   { signature, digest, named, isOther }: BadFile,
 ): FileRecord {
   const resources = previous?.resources;

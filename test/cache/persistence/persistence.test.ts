@@ -4,7 +4,7 @@ import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { expect } from 'chai';
 import { DiskServer, prepareFile } from '../../../src/cache/persistence/disk-server.ts';
-import { Packer, type Row } from '../../../src/cache/persistence/records.ts';
+import type { Row } from '../../../src/cache/persistence/records.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { isVariant } from '../../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
@@ -603,7 +603,7 @@ describe('persistence', () => {
       const first = new DiskServer(directory.path);
       const commit = () => {
         first.answer({ operation: 'begin', args: [true] });
-        first.answer({ operation: 'put', args: [{ rows, payloads: new Packer().take() }] });
+        first.answer({ operation: 'put', args: [{ rows, payloads: [] }] });
         expect(first.answer({ operation: 'commit', args: [state] }).ok).to.equal(true);
       };
       first.answer({ operation: 'open', args: [[]] });

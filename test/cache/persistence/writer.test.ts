@@ -2,7 +2,7 @@ import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Disk } from '../../../src/cache/persistence/disk.ts';
 import type { Reply } from '../../../src/cache/persistence/disk-server.ts';
-import { type DiskError, type RowBatch, unpack } from '../../../src/cache/persistence/records.ts';
+import type { DiskError, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { fail, ok } from '../../../src/model/result.ts';
 import { put, type } from '../../support/in-memory-relay.ts';
@@ -59,8 +59,7 @@ class FakeDisk implements Disk {
     this.#current.parts++;
     for (const { kind, key, body } of rows)
       this.#current.keys.push(`${body === undefined ? '-' : ''}${kind} ${key}`);
-    for (const { bytes } of unpack(payloads))
-      this.#current.contents.push(Buffer.from(bytes).toString('latin1'));
+    for (const { bytes } of payloads) this.#current.contents.push(Buffer.from(bytes).toString('latin1'));
     await this.#wait();
     return ok(undefined);
   }

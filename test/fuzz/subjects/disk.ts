@@ -5,7 +5,7 @@ import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { Decoder } from '../../../src/cache/persistence/decode.ts';
 import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
-import { type DiskError, Packer, type Row, type RowBatch } from '../../../src/cache/persistence/records.ts';
+import type { DiskError, Row, RowBatch } from '../../../src/cache/persistence/records.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { Cache, interest, partsOf, says, temporary } from '../../cache/persistence/support.ts';
@@ -49,9 +49,7 @@ const row = z.object({
 /** Rows that are whole by their checksum and were written by something else. A row is JSON here. */
 function rows(parts: readonly RowBatch[]): Subject {
   const all = parts.flatMap((part) => part.rows);
-  const { payloads } = parts.find((part) => part.payloads.digests.length > 0) ?? {
-    payloads: new Packer().take(),
-  };
+  const payloads = parts.flatMap((part) => part.payloads);
   return {
     name: 'persisted rows',
     corpus: all.map((one) => Buffer.from(JSON.stringify(one))),

@@ -48,7 +48,7 @@ function setting(maxSessions: number) {
     relay.relay,
   );
   relay.relay.replace([upstream]);
-  const registry = relay.relay.views.interests();
+  const registry = relay.relay.views.interests;
   const leave = (...interests: Interest[]) => {
     for (const interest of interests) {
       relay.says({ type: eds, puts: [put(eds, interest.selector, 'it')], resolved: [interest] });

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
-import { typeUrl } from '../../../src/model/brand.ts';
-import { TypesInUse } from '../../../src/upstream/ads/types-in-use.ts';
+import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
+import { MapInUse } from '../../src/model/maps.ts';
 
 describe('types that a client invents', () => {
   it('are forgotten once nobody uses them, however many there were', () => {
-    const types = new TypesInUse<{ used: boolean }>();
+    const types = new MapInUse<TypeUrl, { used: boolean }>(256);
     const kept = { used: true };
     types.set(typeUrl('kept'), kept);
     let most = 0;
@@ -18,7 +18,7 @@ describe('types that a client invents', () => {
   });
 
   it('are all kept while they are used', () => {
-    const types = new TypesInUse<object>();
+    const types = new MapInUse<TypeUrl, object>(256);
     for (let index = 0; index < 1000; index++) {
       types.dropUnused(() => false);
       types.set(typeUrl(`used/${index}`), {});
