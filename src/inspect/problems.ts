@@ -6,6 +6,7 @@ import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { errorText, shorten } from '../model/text.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { rejections as reasons } from '../observe/metrics.ts';
 import {
   countedLong as counted,
   discardCommand,
@@ -381,35 +382,9 @@ function* disk({ facts, now }: ProblemFacts): Problems {
   }
 }
 
-/** Reasons of downstream_rejected_total that an alert is about: of limits. */
-const limitReasons = new Set([
-  'streams',
-  'streams_per_peer',
-  'connections',
-  'connections_per_peer',
-  'subscriptions',
-  'rate',
-  'upstream_sessions',
-  'held_bytes',
-  'waiting',
-  'request_bytes',
-  'response_bytes',
-]);
-/** Those of clients that would be refused at any time: who they are, or what they send, is not accepted. */
-const clientReasons = new Set([
-  'denied',
-  'certificate_expired',
-  'certificate_untrusted',
-  'certificate_missing',
-  'malformed',
-  'node',
-  'no_node',
-  'type',
-]);
-
 function* turnedAway({ facts: { recent } }: ProblemFacts): Problems {
-  const away = recent.turnedAway.filter(({ reason }) => limitReasons.has(reason));
-  const refused = recent.turnedAway.filter(({ reason }) => clientReasons.has(reason));
+  const away = recent.turnedAway.filter(({ reason }) => reasons.get(reason)?.because === 'LIMIT');
+  const refused = recent.turnedAway.filter(({ reason }) => reasons.get(reason)?.because === 'CLIENT');
   const stalled = recent.turnedAway.filter(({ reason }) => reason === 'stalled');
   const total = (all: typeof away): number => all.reduce((sum, { count }) => sum + count, 0);
   const byReason = (all: typeof away): string =>
