@@ -11,8 +11,8 @@ import { parseConfig } from '../config/load.ts';
 import { warnings } from '../config/warnings.ts';
 import { CompareConfigurationRequestSchema } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { Recorder } from '../history/recorder.ts';
-import { Inspection } from '../inspect/inspection.ts';
-import { type ClientsView, LocalClients } from '../inspect/local-clients.ts';
+import { type Inspection, inspection } from '../inspect/inspection.ts';
+import { type ClientsView, localClients } from '../inspect/local-clients.ts';
 import { ProblemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
@@ -50,7 +50,7 @@ const problemsMs = 5000;
 export class Distributary {
   readonly #core: Core;
   /** The clients of this process: none where workers serve them. */
-  readonly #own: LocalClients;
+  readonly #own: ClientsView;
   readonly #mode: ServingMode;
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
@@ -128,12 +128,12 @@ export class Distributary {
       mode.role,
     );
     this.#core = core;
-    this.#own = new LocalClients(core, reloadPreview(core), () => core.rollout.canaries);
+    this.#own = localClients(core, reloadPreview(core), () => core.rollout.canaries);
     this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
     const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
-    this.#inspection = new Inspection({
+    this.#inspection = inspection({
       relay: core.relay,
       staleness: core.staleness,
       clients: () => this.#clients,
@@ -146,8 +146,6 @@ export class Distributary {
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
       found: (problems) => problemLog.look(problems),
-      compareConfiguration: (request, call) => this.#compare(request, call),
-      configDump: () => dumpInForce(this.#started, this.#config),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
@@ -155,17 +153,21 @@ export class Distributary {
       },
       rollout: core.rollout,
       askCheck: (name) => core.checks.askNow(name),
-      notKept: () => this.#notKept(),
       log: dependencies.log,
       logLevels: core.logLevels,
-      page: {
-        facts: () => this.#pageFacts(),
-        figures: () => this.#figures.points,
-        lines: () => lines.lines,
-        upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
+      own: {
+        compareConfiguration: (request, call) => this.#compare(request, call),
+        configDump: () => dumpInForce(this.#started, this.#config),
+        metricsText: async () => (await this.#serving?.metricsText()) ?? '',
+        notKept: () => this.#notKept(),
+        page: {
+          facts: () => this.#pageFacts(),
+          figures: () => this.#figures.points,
+          lines: () => lines.lines,
+          upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
+        },
       },
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
-      metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
   }
 

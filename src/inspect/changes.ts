@@ -1,13 +1,11 @@
 import { create, fromBinary } from '@bufbuild/protobuf';
 import { collected, Listed } from '../admin/answers.ts';
 import { canonicalGiven, optionalType, type Request, valueOf } from '../admin/requests.ts';
-import type { Answer, Call, Changes, Plain } from '../admin/service.ts';
+import type { Answer, Changes, Plain } from '../admin/service.ts';
 import {
   type Change as ChangeMessage,
   ChangeSchema,
-  type DiffResponseSchema,
   type DiffSide,
-  type HistoryResponseSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import {
@@ -61,104 +59,104 @@ import type { Staleness } from './staleness.ts';
 /** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
 
-/** What has changed, what differs, and the way back. */
-export class ChangesInspection implements Changes {
-  readonly #options: ChangesOptions;
-  readonly #slices = new TimeSlices(systemClock);
-
-  constructor(options: ChangesOptions) {
-    this.#options = options;
-  }
-
-  get revision(): number {
-    return this.#options.history.lastRevision;
-  }
-
-  history({ type, name, limit, before }: Request<'history'>): Listed<typeof HistoryResponseSchema> {
-    const { history } = this.#options;
-    const only = optionalType(type);
-    const named = name === '' ? undefined : canonicalGiven(name, only);
-    const most = limit === 0 ? Infinity : limit;
-    const all = [...history.changes()].toReversed();
-    const made: number[] = [];
-    const report = this.#options.rollout.report();
-    const judged = judgedRevisions(history.changes(), report.pending);
-    const rows = Iterator.from(all).map((change) => {
-      if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
-      if (only !== undefined && change.type !== only) return undefined;
-      if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
-      made.push(change.revision);
-      return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
-    });
-    return new Listed({}, { field: 'changes', rows }, (written, more) => ({
-      revision: history.lastRevision,
-      nextBefore: more ? (made[written - 1] ?? 0) : 0,
-    }));
-  }
-
+export interface ChangesInspection extends Changes {
   /** NOT_FOUND: no such revision; FAILED_PRECONDITION: it was discarded. */
-  change(revision: number): Change {
-    const { history } = this.#options;
-    const change = history.get(revision);
-    if (change === undefined) return valueOf(noSuchRevision(history, revision));
-    if (verdictOf(change) !== 'DISCARDED') return change;
-    const message = `revision ${revision} was discarded: nobody will get it`;
-    throw rpcError({ code: Code.FAILED_PRECONDITION, message });
-  }
+  change(revision: number): Change;
+}
 
-  async diff(request: Request<'diff'>): Promise<Listed<typeof DiffResponseSchema>> {
-    const { to, type, name, offset } = request;
-    const only = optionalType(type);
-    const named = name === '' ? undefined : canonicalGiven(name, only);
-    const sides = await this.#compared(request);
-    const queued = to?.of.case === 'pending' ? this.#queued() : [];
-    const found = await this.#slices.run(async (pace) => [
-      ...(await differencesOf(sides, only, named, pace)),
-      ...(await differencesOf(queued, only, named, pace)).map((one) => Object.assign(one, { queued: true })),
-    ]);
-    const page = found.slice(offset, offset + maxDifferences);
-    const rows = named === undefined ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
-    return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
-      nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
-    }));
-  }
+/** What has changed, what differs, and the way back. */
+export function inspectChanges(options: ChangesOptions): ChangesInspection {
+  const { history, relay, rollout, clients } = options;
+  const slices = new TimeSlices(systemClock);
+
+  return {
+    get revision() {
+      return history.lastRevision;
+    },
+    history({ type, name, limit, before }) {
+      const only = optionalType(type);
+      const named = name === '' ? undefined : canonicalGiven(name, only);
+      const most = limit === 0 ? Infinity : limit;
+      const all = [...history.changes()].toReversed();
+      const made: number[] = [];
+      const report = rollout.report();
+      const judged = judgedRevisions(history.changes(), report.pending);
+      const rows = Iterator.from(all).map((change) => {
+        if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
+        if (only !== undefined && change.type !== only) return undefined;
+        if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
+        made.push(change.revision);
+        return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
+      });
+      return new Listed({}, { field: 'changes', rows }, (written, more) => ({
+        revision: history.lastRevision,
+        nextBefore: more ? (made[written - 1] ?? 0) : 0,
+      }));
+    },
+    change(revision) {
+      const change = history.get(revision);
+      if (change === undefined) return valueOf(noSuchRevision(history, revision));
+      if (verdictOf(change) !== 'DISCARDED') return change;
+      const message = `revision ${revision} was discarded: nobody will get it`;
+      throw rpcError({ code: Code.FAILED_PRECONDITION, message });
+    },
+    async diff(request) {
+      const { to, type, name, offset } = request;
+      const only = optionalType(type);
+      const named = name === '' ? undefined : canonicalGiven(name, only);
+      const sides = await compared(request);
+      const behind = to?.of.case === 'pending' ? queuedSides() : [];
+      const found = await slices.run(async (pace) => [
+        ...(await differencesOf(sides, only, named, pace)),
+        ...(await differencesOf(behind, only, named, pace)).map((one) =>
+          Object.assign(one, { queued: true }),
+        ),
+      ]);
+      const page = found.slice(offset, offset + maxDifferences);
+      const rows = named === undefined ? Iterator.from(page).map(differenceRow) : withFields(page);
+      return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
+        nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
+      }));
+    },
+    rollback: (request, { operator }) => rollback(options, request, operator),
+  };
 
   /** Made when the ones before are written. */
-  async *#withFields(differences: readonly Difference[]) {
+  async function* withFields(differences: readonly Difference[]) {
     for (const difference of differences) {
-      const variants = await this.#slices.run((pace) => fieldsOf(difference, pace));
+      const variants = await slices.run((pace) => fieldsOf(difference, pace));
       yield [Object.assign(differenceRow(difference), { variants })];
     }
   }
 
   /** Only states of the cache are compared with each other, and only clients with clients. */
-  async #compared({ from: one, to: other }: Request<'diff'>): Promise<readonly ComparedSide[]> {
+  async function compared({ from: one, to: other }: Request<'diff'>): Promise<readonly ComparedSide[]> {
     const [from, to] = [ofSide('from', one), ofSide('to', other)];
-    if (isState(from) && isState(to)) return [this.#state(from), this.#state(to)];
+    if (isState(from) && isState(to)) return [stateOf(from), stateOf(to)];
     if (isState(from) || isState(to)) {
       const message =
         'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
       throw invalid(message);
     }
-    return [await this.#received(from), await this.#received(to)];
+    return [await receivedBy(from), await receivedBy(to)];
   }
 
   /** Of the names that differ from what is released now. */
-  #state(query: StateQuery): ComparedSide {
+  function stateOf(query: StateQuery): ComparedSide {
     switch (query.case) {
       case 'released':
-        return this.#column('released', new Map());
+        return columnOf('released', new Map());
       case 'pending': {
-        const queued = this.#pending((one) => one.queued);
-        const [canaries, said] = [this.#column('canary', queued), this.#column('said', queued)];
+        const queued = pendingNames((one) => one.queued);
+        const [canaries, said] = [columnOf('canary', queued), columnOf('said', queued)];
         return {
-          names: this.#pending(() => true),
+          names: pendingNames(() => true),
           of: (type, name) => (queued.get(type)?.has(name) === true ? canaries : said).of(type, name),
         };
       }
       case 'revision': {
-        const names = this.#revision(query.value);
-        const released = this.#column('released', names);
+        const names = revisionState(query.value);
+        const released = columnOf('released', names);
         const of: ComparedSide['of'] = (type, name) => {
           const content = names.get(type)?.get(name);
           return content === undefined ? released.of(type, name) : comparablesOf(content);
@@ -170,19 +168,18 @@ export class ChangesInspection implements Changes {
     }
   }
 
-  #column(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
-    const { gate } = this.#options.relay;
-    return { names, of: (type, name) => comparablesOf(gate.contentOf(type, name, column)) };
+  function columnOf(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
+    return { names, of: (type, name) => comparablesOf(relay.gate.contentOf(type, name, column)) };
   }
 
   /** What waits until the change before it has ended, against what canaries have. */
-  #queued(): readonly ComparedSide[] {
-    const names = this.#pending((one) => one.queued);
-    return [this.#column('canary', names), this.#column('said', names)];
+  function queuedSides(): readonly ComparedSide[] {
+    const names = pendingNames((one) => one.queued);
+    return [columnOf('canary', names), columnOf('said', names)];
   }
 
-  #pending(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
-    const meant = Iterator.from(this.#options.relay.gate.pending).filter(isMeant);
+  function pendingNames(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
+    const meant = Iterator.from(relay.gate.pending).filter(isMeant);
     return new Map(
       [...Map.groupBy(meant, ({ type }) => type)].map(([type, all]) => [
         type,
@@ -192,8 +189,7 @@ export class ChangesInspection implements Changes {
   }
 
   /** Of a change that was not released, what upstream said then. */
-  #revision(revision: number): StateAt {
-    const { history } = this.#options;
+  function revisionState(revision: number): StateAt {
     valueOf(reachable(history, revision));
     const released = releasedAt(history, revision, 'absent');
     const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
@@ -208,23 +204,22 @@ export class ChangesInspection implements Changes {
     return state;
   }
 
-  #received(query: Exclude<Of, StateQuery>): Promise<ComparedSide> {
-    if (query.case === 'client') return this.#heldBy(query.value);
+  function receivedBy(query: Exclude<Of, StateQuery>): Promise<ComparedSide> {
+    if (query.case === 'client') return heldBy(query.value);
     const parameters = internParameters(Object.entries(query.value.values));
-    return this.#slices.run((pace) => this.#matching(parameters, pace));
+    return slices.run((pace) => matching(parameters, pace));
   }
 
   /** What a client with these parameters gets of everything that is cached, if it is no canary. */
-  async #matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
-    const { store } = this.#options.relay;
+  async function matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
     const side: Received = new Map();
     // Upstream may have removed what waits.
-    const pending = this.#pending(() => true);
-    for (const [type, table] of store.tables) {
+    const pending = pendingNames(() => true);
+    for (const [type, table] of relay.store.tables) {
       const values = new Map<ResourceName, Comparables>();
       for (const name of new Set([...table.resources.keys(), ...(pending.get(type) ?? [])])) {
         await pace.yieldIfDue();
-        const value = store.sides.released.peek(type, name, parameters);
+        const value = relay.store.sides.released.peek(type, name, parameters);
         if (isVariant(value)) values.set(name, comparableOf(value));
       }
       side.set(type, values);
@@ -233,14 +228,14 @@ export class ChangesInspection implements Changes {
   }
 
   /** What a client was sent, by CSDS: its stream may be in another process. */
-  async #heldBy(client: string): Promise<ComparedSide> {
-    const clients = this.#options.clients();
-    const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
+  async function heldBy(client: string): Promise<ComparedSide> {
+    const asked = clients();
+    const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
     const request = nodeRequest(nodeId);
-    const maxBytes = this.#options.maxResponseBytes();
-    const configs = valueOf(await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
-    return this.#slices.run(async (pace) => {
+    const maxBytes = options.maxResponseBytes();
+    const configs = valueOf(await asked.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
+    return slices.run(async (pace) => {
       const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
       if (own === undefined) return noSuchClient(client);
       const side: Received = new Map();
@@ -259,10 +254,6 @@ export class ChangesInspection implements Changes {
       }
       return sideOf(side);
     });
-  }
-
-  rollback(request: Request<'rollback'>, { operator }: Call): Answer<'rollback'> {
-    return rollback(this.#options, request, operator);
   }
 }
 
