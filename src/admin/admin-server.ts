@@ -22,7 +22,7 @@ import { isLoopback } from '../wire/address.ts';
 import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
 import { type HttpAnswer, problem } from '../wire/http-answer.ts';
 import { isDisconnect } from '../wire/node-error.ts';
-import { answerJson, type BodyTaker, takerKey } from './answers.ts';
+import { answerJson, type BodyTaker, takerKey, written } from './answers.ts';
 import { type HttpListener, type HttpListenerOptions, respond, startHttpListener } from './http-listener.ts';
 import { LivePage, modelMaker, streamEvents } from './page/live-page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
@@ -157,7 +157,7 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     .set(callerKey, callerOf(request))
     .set(operatorKey, operatorOf(request));
   const called = universalRequestFromNodeRequest(request, response, undefined, values);
-  const answer = await rpc({ ...called, body: asParts(body.value) });
+  const answer = await rpc({ ...called, body: written([body.value]) });
   const { body: answered } = taker;
   // Of an error the body says what it is.
   if (answered === undefined || answer.status !== 200) {
@@ -189,10 +189,6 @@ function undecodable({ method: { input } }: Handler, body: Uint8Array): string |
   } catch (error) {
     return `the request is not a valid ${input.typeName}: ${errorMessage(error)}`;
   }
-}
-
-async function* asParts(body: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield body;
 }
 
 /** How the caller of an RPC is known: without TLS, by a verified certificate, or over TLS without one. */
