@@ -191,8 +191,8 @@ export class Metrics {
   /** Why the last response or file was refused, by upstream and type: as many as the metric has series. */
   readonly #refusals = new Map<string, string>();
   #takeSample = (): Sample => ({});
-  #sample: Sample = {};
-  #gatherRelay: (() => Promise<void>) | undefined;
+  /** Called when the metrics are asked for: each keeps what its table is told. */
+  readonly #gather: (() => Promise<void>)[] = [];
 
   /**
    * `isServed`: an unknown type has a label of its own only if there is a resource of it. `process`: prom-client's metrics
@@ -204,7 +204,7 @@ export class Metrics {
   ) {
     this.#types = new TypeLabels(isServed);
     this.#show(ofCertificates, () => certificatesTold(this.certificates.followed()));
-    this.#show(sampled, () => this.#sample, true);
+    this.#show(sampled, () => this.#takeSample(), true);
     if (process) {
       collectDefaultMetrics({ register: this.#registry });
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
@@ -301,11 +301,7 @@ export class Metrics {
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
   relay(version: string, facts: () => RelayFacts | Promise<RelayFacts>): void {
-    let gathered: RelayFacts = {};
-    this.#show(ofRelay, () => gathered);
-    this.#gatherRelay = async () => {
-      gathered = { ...(await facts()), build_info: [[1, version, process.version]] };
-    };
+    this.#show(ofRelay, async () => ({ ...(await facts()), build_info: [[1, version, process.version]] }));
   }
 
   /** Where the gauges get what they show, each time the metrics are asked for. */
@@ -315,24 +311,19 @@ export class Metrics {
 
   /** The Prometheus text format. */
   async text(): Promise<string> {
-    await this.#gather();
+    for (const gather of this.#gather) await gather();
     return this.#registry.metrics();
   }
 
   /** The same as values, for another process to add up (series.ts). */
   async series(): Promise<readonly Series[]> {
-    await this.#gather();
+    for (const gather of this.#gather) await gather();
     return seriesOf(this.#registry);
   }
 
   /** Every metric without its values, for the reference. */
   describe() {
     return this.#registry.getMetricsAsArray().map((metric) => described.parse(metric));
-  }
-
-  async #gather(): Promise<void> {
-    this.#sample = this.#takeSample();
-    await this.#gatherRelay?.();
   }
 
   /** The series that have counted something. */
@@ -368,14 +359,18 @@ export class Metrics {
   /** `typed`: the label `type` is read as a type's URL. */
   #show<Table extends Record<string, Description>>(
     table: Table,
-    told: () => Told<Table>,
+    tell: () => Told<Table> | Promise<Told<Table>>,
     typed = false,
   ): void {
+    let told: Told<Table> = {};
+    this.#gather.push(async () => {
+      told = await tell();
+    });
     for (const name in table) {
       const row = table[name];
       if (row === undefined) continue;
       show(this.#registry, `distributary_${name}`, row, () => {
-        const readings = told()[name] ?? [];
+        const readings = told[name] ?? [];
         if (!typed || row.labels[0] !== 'type') return readings;
         return readings.map(([value, type = '']): Reading => [value, this.#types.of(typeUrl(type))]);
       });
