@@ -35,9 +35,14 @@ export function probeRoutes(inspector: Inspector, listener: 'ADMIN' | 'METRICS')
   return new Map<string, () => Awaitable<HttpAnswer>>([
     ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
     ['/ready', async () => readiness(inspector.ready(), await inspector.problems(), listener)],
-    ['/metrics', shared(() => metrics(inspector))],
+    [
+      '/metrics',
+      shared(async () => ({ status: 200, type: metricsType, body: await inspector.metricsText() })),
+    ],
   ]);
 }
+
+const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
 /** Whoever asks in the same turn of the event loop gets the same answer: one packet has room for a thousand requests. */
 function shared(answer: () => Awaitable<HttpAnswer>): () => Promise<HttpAnswer> {
@@ -154,12 +159,7 @@ function rolloutJson(rollout: ReadinessReport['rollout'], listener: 'ADMIN' | 'M
   if (rollout === undefined) return {};
   const { state, since, cause, reason } = rollout;
   const why = reason === '' || listener === 'METRICS' ? {} : { reason };
-  return { rollout: { state, since: new Date(since).toISOString(), cause, ...why } };
-}
-
-async function metrics(inspector: Inspector): Promise<HttpAnswer> {
-  const type = 'text/plain; version=0.0.4; charset=utf-8';
-  return { status: 200, type, body: await inspector.metricsText() };
+  return { rollout: { state, since, cause, ...why } };
 }
 
 /** What a relay cannot say of itself: it is gone, or was. */

@@ -2,6 +2,7 @@ import type { Message, MessageShape } from '@bufbuild/protobuf';
 import type { UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Result } from '../model/result.ts';
 import type { CertificateState } from '../observe/certificates.ts';
@@ -100,16 +101,8 @@ export interface Operated {
   readonly waves: number;
 }
 
-/** Where a change stands (AdminService's RolloutStatus has all of it). */
-export interface RolloutSummary {
-  readonly state: string;
-  /** Milliseconds since the epoch. */
-  readonly since: number;
-  /** The kind of reason for which it is held; undefined: it is not. */
-  readonly cause: string | undefined;
-  /** With names of resources and the words of clients and operators. */
-  readonly reason: string;
-}
+/** Where a change stands. */
+export type RolloutSummary = Pick<Plain<RolloutStatus>, 'state' | 'since' | 'cause' | 'reason'>;
 
 export interface ReadinessReport {
   readonly ready: boolean;

@@ -10,9 +10,7 @@ import { classOfProblem, command, globFlags, namesTold, problem } from './proble
 
 /* What is wrong at clients, by the answer about their classes. */
 
-interface ClientFacts {
-  readonly classes: Plain<ListClassesResponse>;
-}
+type ClientFacts = Readonly<Record<'classes', Plain<ListClassesResponse>>>;
 
 /** Of each problem. */
 const mostClasses = 40;

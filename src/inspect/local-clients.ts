@@ -59,7 +59,7 @@ import {
   withheldOf,
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
-import { FleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
+import { fleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
@@ -94,7 +94,6 @@ export function localClients(
   const slices = new TimeSlices(systemClock);
   /** Of `status`, which the primary does not wait long for: it is not behind what others ask. */
   const statusSlices = new TimeSlices(systemClock);
-  const survey = new FleetSurvey(relay, slices, systemClock);
   const waves = (): WaveOf => inWaves(rules(), (stream) => fleet.standing(stream));
   const streamOf = (id: string): ListedClient => relay.client(id) ?? noSuchClient(id);
 
@@ -106,7 +105,7 @@ export function localClients(
       const waveOf = waves();
       return slices.run((pace) => clientList([...relay.clients()], query, relay, waveOf, pace));
     },
-    listClasses: () => survey.classes(),
+    listClasses: fleetSurvey(relay, slices, systemClock),
     load: (request) => loadOf(loadReports.view, request),
     getClient(request) {
       const stream = streamOf(request.id);

@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { FleetSurvey } from '../../src/inspect/fleet-survey.ts';
+import { fleetSurvey } from '../../src/inspect/fleet-survey.ts';
 import { localClients } from '../../src/inspect/local-clients.ts';
 import { LoadView } from '../../src/load/load-view.ts';
 import { systemClock } from '../../src/model/clock.ts';
@@ -57,8 +57,8 @@ describe('rejections in the status', () => {
     rejects(names);
     const turns = await turnsUntil(Promise.resolve(clients.status()));
     expect(turns).to.be.above(2);
-    const survey = new FleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
-    expect(await turnsUntil(survey.classes())).to.be.above(2);
+    const survey = fleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
+    expect(await turnsUntil(survey())).to.be.above(2);
   });
 
   it('the newest are listed, each with how many clients have it', async () => {
