@@ -47,9 +47,10 @@ const maxOpen = 16;
 /** Listens with Node's own HTTP/1.1 server, for operators and what scrapes the relay. `name` is for the log. */
 export async function startHttpListener(
   name: string,
-  { host, port, tls, accounts = boundlessAccounts(systemClock), log }: HttpListenerOptions,
+  options: HttpListenerOptions,
   handle: RequestListener,
 ): Promise<Result<HttpListener>> {
+  const { host, port, tls, log } = options;
   const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
   if (checked?.ok === false) return checked;
   const server =
@@ -69,17 +70,9 @@ export async function startHttpListener(
     server.listen({ host, port }, () => {
       server.off('error', refused);
       server.on('error', (error) => log.error(`${name}: cannot accept connections`, { error }));
-      resolve(ok(new HttpListener(server, { name, host, ca: tls?.ca, accounts, handle })));
+      resolve(ok(new HttpListener(server, name, options, handle)));
     });
   });
-}
-
-interface Parts {
-  readonly name: string;
-  readonly host: string;
-  readonly ca: Buffer | undefined;
-  readonly accounts: Accounts;
-  readonly handle: RequestListener;
 }
 
 /** A connection, in its TLS handshake too. */
@@ -95,7 +88,8 @@ export class HttpListener {
   /** HOST:PORT with the port that was bound. */
   readonly address: string;
   readonly #server: Server | TlsServer;
-  readonly #parts: Parts;
+  readonly #accounts: Accounts;
+  readonly #handle: RequestListener;
   /** What a place is called in accounts. */
   readonly #place: string;
   /** By the address and port of the other end; idle ones first, those that have been so for longest before the others. */
@@ -103,15 +97,20 @@ export class HttpListener {
   #ca: Buffer | undefined;
   #authorities: ClientAuthorities | undefined;
 
-  constructor(server: Server | TlsServer, parts: Parts) {
+  constructor(
+    server: Server | TlsServer,
+    name: string,
+    { host, tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
+    handle: RequestListener,
+  ) {
     this.#server = server;
-    this.#parts = parts;
-    this.#place = `${parts.name} connections`;
-    this.#ca = parts.ca;
-    this.#authorities = parts.ca && new ClientAuthorities(parts.ca);
+    this.#accounts = accounts;
+    this.#handle = handle;
+    this.#place = `${name} connections`;
+    this.#trust(tls?.ca);
     const bound = server.address();
     this.address =
-      typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : parts.host;
+      typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : host;
     server.on('connection', (socket: Socket) => {
       if (!(socket instanceof TLSSocket)) this.#connected(socket);
     });
@@ -128,9 +127,13 @@ export class HttpListener {
     server.setSecureContext(serverContextOptions(material));
     const { ca } = material;
     if (ca !== undefined && this.#ca?.equals(ca) !== true) server.closeAllConnections();
+    this.#trust(ca);
+    return ok(undefined);
+  }
+
+  #trust(ca: Buffer | undefined): void {
     this.#ca = ca;
     this.#authorities = ca && new ClientAuthorities(ca);
-    return ok(undefined);
   }
 
   /** Stops listening and cuts what is open: no answer of this listener takes long. */
@@ -143,7 +146,7 @@ export class HttpListener {
 
   #connected(socket: Socket): void {
     const key = addressOf(socket);
-    const account = this.#parts.accounts.of({ address: key, unix: false, uriSans: [], dnsSans: [] });
+    const account = this.#accounts.of({ address: key, unix: false, uriSans: [], dnsSans: [] });
     const isFull = this.#visits.size >= maxConnections;
     if (
       (isFull || account.count(this.#place) >= maxPerAddress) &&
@@ -205,7 +208,7 @@ export class HttpListener {
       if (this.#visits.delete(key)) this.#visits.set(key, visit);
     });
     // Charged, and never made to wait: probes and operators come first.
-    visit.account.work(() => this.#parts.handle(request, response));
+    visit.account.work(() => this.#handle(request, response));
   }
 }
 
