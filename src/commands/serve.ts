@@ -33,7 +33,7 @@ export async function serve(
   logRuntimeWarnings(log);
   sayStart(loaded.value, log);
   warn(loaded.value, log);
-  return untilDrained(file, loaded.value, { log, logLevels, format }, terminal);
+  return untilDrained(file, loaded.value, log, logLevels, format, terminal);
 }
 
 /** Which relay this is: the first line of every log. */
@@ -50,16 +50,12 @@ function sayStart({ node, workers, source }: Config, log: Log): void {
   });
 }
 
-interface Logging {
-  readonly log: Log;
-  readonly logLevels: LogLevels;
-  readonly format: LogFormat;
-}
-
 async function untilDrained(
   file: string,
   config: Config,
-  { log, logLevels, format }: Logging,
+  log: Log,
+  logLevels: LogLevels,
+  format: LogFormat,
   terminal: Terminal,
 ): Promise<number> {
   // Before anything is said to be ready: without a handler a signal would end the process as it is.

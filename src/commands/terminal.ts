@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import type { VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { StaleUpstream } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
@@ -83,7 +83,7 @@ function painter({ screen }: Terminal): Paint {
 /** A text with a colour, where there are any. */
 export interface Painted {
   readonly text: string;
-  readonly style: Style;
+  readonly style: Style | undefined;
 }
 
 export const painted = (style: Style, text: string): Painted => ({ text, style });
@@ -195,12 +195,7 @@ function readColumn<Row>(column: Column<Row>) {
   return { head: head === what ? head.replaceAll(/(?=[A-Z])/g, ' ').toUpperCase() : head, cell, when };
 }
 
-interface ReadCell {
-  readonly text: string;
-  readonly style: Style | undefined;
-}
-
-function readCell(cell: Cell): ReadCell {
+function readCell(cell: Cell): Painted {
   const { text, style } = typeof cell === 'object' ? cell : { text: String(cell), style: undefined };
   return { text: errorLine(text, longestCell), style };
 }
@@ -208,7 +203,7 @@ function readCell(cell: Cell): ReadCell {
 /** What is shown of a cell. */
 type Cut = (text: string, column: number) => string;
 
-function lineText(line: readonly ReadCell[], widths: readonly number[], paint: Paint, cut: Cut): string {
+function lineText(line: readonly Painted[], widths: readonly number[], paint: Paint, cut: Cut): string {
   const last = line.findLastIndex(({ text }) => text !== '');
   return line
     .slice(0, last + 1)
@@ -231,23 +226,13 @@ export const variantColumns = [
 ] as const satisfies readonly Column<VariantSummary>[];
 
 /** `, version 5e1f…, v7 at the control plane`: what of it there is. */
-export function versionText({
-  content,
-  version,
-}: {
-  readonly content: string;
-  readonly version: string;
-}): string {
+export function versionText({ content, version }: Pick<VariantSummary, 'content' | 'version'>): string {
   const own = content === '' ? '' : `, version ${content}`;
   return version === '' ? own : `${own}, ${printable(version)} at the control plane`;
 }
 
 /** What an answer says is as of then. */
-export const staleLines = ({
-  staleUpstreams,
-}: {
-  readonly staleUpstreams: readonly StaleUpstream[];
-}): readonly string[] =>
+export const staleLines = ({ staleUpstreams }: Pick<WaitResponse, 'staleUpstreams'>): readonly string[] =>
   staleUpstreams.map(({ name, since, reason, connected }) =>
     printable(
       `as of ${since}: upstream ${name} ${connected ? 'may be out of date' : 'is away'} since then: ${reason}`,

@@ -58,7 +58,7 @@ export function createLog(
     },
     { write: (line) => write(format === 'json' ? printableJson(line) : textLine(line)) },
   );
-  return logTo(logger, levels, new DebugBudget(clock));
+  return logTo(logger, levels, debugBudget(clock));
 }
 
 function standardError(): (line: string) => void {
@@ -78,37 +78,28 @@ function standardError(): (line: string) => void {
   return (line) => destination.write(line);
 }
 
-/** Lines at the level debug, so many a second. */
-class DebugBudget {
-  readonly #clock: Clock;
-  #second = 0;
-  #lines = 0;
-  #leftOut = 0;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** The fields of the line that may be written; undefined: it is left out. The next one says how many were. */
-  spend(fields: Fields): Fields | undefined {
-    const second = Math.floor(this.#clock.monotonic() / 1000);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#lines = 0;
-    }
-    if (this.#lines >= mostDebugLines) {
-      this.#leftOut++;
+/**
+ * Lines at the level debug, so many a second: the fields of the line that may be written. Undefined: it is left out, and
+ * the next one says how many were.
+ */
+function debugBudget(clock: Clock): (fields: Fields) => Fields | undefined {
+  let [second, lines, left_out] = [0, 0, 0];
+  return (fields) => {
+    const now = Math.floor(clock.monotonic() / 1000);
+    if (now !== second) [second, lines] = [now, 0];
+    if (lines >= mostDebugLines) {
+      left_out++;
       return undefined;
     }
-    this.#lines++;
-    if (this.#leftOut === 0) return fields;
-    const left_out = this.#leftOut;
-    this.#leftOut = 0;
-    return { ...fields, left_out };
-  }
+    lines++;
+    if (left_out === 0) return fields;
+    const spent = { ...fields, left_out };
+    left_out = 0;
+    return spent;
+  };
 }
 
-function logTo(logger: pino.Logger, levels: LogLevels, budget: DebugBudget): Log {
+function logTo(logger: pino.Logger, levels: LogLevels, budget: ReturnType<typeof debugBudget>): Log {
   const writes =
     (level: Exclude<Level, 'debug'>) =>
     (message: string, fields: Fields = {}): void => {
@@ -117,7 +108,7 @@ function logTo(logger: pino.Logger, levels: LogLevels, budget: DebugBudget): Log
   return {
     debug(message, fields = {}) {
       if (!levels.enables('debug', fields['node'])) return;
-      const spent = budget.spend(fields);
+      const spent = budget(fields);
       if (spent !== undefined) logger.debug(spent, message);
     },
     info: writes('info'),
