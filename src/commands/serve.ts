@@ -2,7 +2,7 @@ import { Distributary } from '../assembly/distributary.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { warningLine, warnings } from '../config/warnings.ts';
+import { warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
 import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import { errorMessage, type Result } from '../model/result.ts';
@@ -118,7 +118,7 @@ function warn(config: Config, log: Log): void {
   const found = warnings(config);
   if (found.length === 0) return;
   log.warn('the configuration is accepted, with warnings', {
-    warnings: found.map((warning) => warningLine(config.source.file, warning)),
+    warnings: found.map((warning) => problemLine(config.source.file, warning, 'warning')),
   });
 }
 
