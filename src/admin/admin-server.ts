@@ -38,7 +38,7 @@ import {
   startHttpListener,
 } from './http-listener.ts';
 import { clientsShown, fallback, shell } from './page/html-page.ts';
-import { LivePage, modelMaker, streamEvents } from './page/live-page.ts';
+import { type LivePage, livePage, modelMaker, streamEvents } from './page/live-page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
 import type { Awaitable, Inspector, Plain, ReadinessReport } from './service.ts';
@@ -78,12 +78,8 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
       ...handlersOf(adminCsdsRoutes(inspector, failed)),
     ].map((handler) => [handler.requestPath, handler]),
   );
-  const live = new LivePage({
-    clock: systemClock,
-    model: modelMaker(inspector, systemClock),
-    figures: () => inspector.page.figures(),
-    failed,
-  });
+  const model = modelMaker(inspector, systemClock);
+  const live = livePage(systemClock, model, () => inspector.page.figures(), failed);
   const routes = httpRoutes(inspector, live);
   const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
 
@@ -425,7 +421,7 @@ async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
   return shell({
     relay: status,
     model: await live.modelText(),
-    figures: live.figures,
+    figures: live.figures(),
     fallback: fallback(status, clients, Date.now()),
   });
 }

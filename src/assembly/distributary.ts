@@ -13,7 +13,7 @@ import { CompareConfigurationRequestSchema } from '../gen/distributary/admin/v1/
 import { Recorder } from '../history/recorder.ts';
 import { type Inspection, inspection } from '../inspect/inspection.ts';
 import { type ClientsView, localClients } from '../inspect/local-clients.ts';
-import { ProblemLog } from '../inspect/problem-log.ts';
+import { problemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
@@ -132,7 +132,6 @@ export class Distributary {
     this.#upstreams = new UpstreamSet(core);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
-    const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
     this.#inspection = inspection({
       relay: core.relay,
       staleness: core.staleness,
@@ -145,7 +144,7 @@ export class Distributary {
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
-      found: (problems) => problemLog.look(problems),
+      found: problemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
