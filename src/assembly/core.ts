@@ -679,7 +679,7 @@ export async function openTraces(
 ): Promise<Spans | undefined> {
   const { otlpEndpoint: endpoint, ratio } = tracing;
   if (endpoint === undefined) return undefined;
-  const { OtlpSpans } = await import('../observe/otlp-spans.ts');
+  const { otlpSpans } = await import('../observe/otlp-spans.ts');
   const conditions = new Conditions(log);
-  return new OtlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
+  return otlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
 }
