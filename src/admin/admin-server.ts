@@ -74,8 +74,8 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   const guard = [guardChanges(() => access().readOnly, log)];
   const rpcs = new Map(
     [
-      ...handlersOf(adminRoutes(inspector, failed), guard),
-      ...handlersOf(adminCsdsRoutes(inspector, failed)),
+      ...handlersOf((router) => adminRoutes(router, inspector, failed), guard),
+      ...handlersOf((router) => adminCsdsRoutes(router, inspector, failed)),
     ].map((handler) => [handler.requestPath, handler]),
   );
   const model = modelMaker(inspector, systemClock);

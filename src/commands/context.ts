@@ -186,14 +186,7 @@ function listed({ environment }: Terminal): Result<Shown> {
   const read = readContexts(environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
-  const rows = Object.entries(contexts).map(([name, { admin, cert, key, ca }]) => ({
-    name,
-    current: name === current,
-    admin,
-    cert,
-    key,
-    ca,
-  }));
+  const rows = Object.entries(contexts).map(([name, one]) => ({ name, current: name === current, ...one }));
   return ok({
     json: () => ({ contexts: rows }),
     text: (view) =>

@@ -59,8 +59,7 @@ export async function explainMissing(
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
     const isThere = has(relay, type, selector, own);
-    const why =
-      problem.why || whyMissing(relay, type, selector, { elsewhere: elsewhere.exists, exists: isThere });
+    const why = problem.why || whyMissing(relay, type, selector, isThere, elsewhere.exists);
     const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
     const said = {
       ...problem,
@@ -110,17 +109,13 @@ function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {
   return Iterator.from(table?.names(selector) ?? []).some(hasVariant);
 }
 
-interface Known {
-  /** Upstream says something that matches this class. */
-  readonly exists: boolean;
-  readonly elsewhere: boolean;
-}
-
+/** `isThere`: upstream says something that matches this class. `elsewhere`: or some other one. */
 function whyMissing(
   relay: Relay,
   type: TypeUrl,
   selector: Selector,
-  { exists: isThere, elsewhere }: Known,
+  isThere: boolean,
+  elsewhere: boolean,
 ): string {
   // What waits under other names than its own is no reason for a class that would get none of them.
   const held = isThere || !isCollection(selector) ? whyHeldBack(relay, type, selector) : '';

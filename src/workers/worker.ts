@@ -261,7 +261,7 @@ export class Worker {
     return listenPrivately(
       path,
       (router) => {
-        clientRoutes(clients, () => clients.status(), failed)(router);
+        clientRoutes(router, clients, () => clients.status(), failed);
         router.service(WorkerService, {
           clientStatus: clientStatusBy((query) => this.#clientStatus(query)),
           subscribedUpstreams: ({ nodes }) => ({

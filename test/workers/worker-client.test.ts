@@ -51,7 +51,7 @@ describe('what the primary asks a worker', () => {
     return { path, bugs, close, client: new WorkerClient(path, timeoutMs) };
   }
 
-  const admin = adminRoutes(fakeInspector(), () => {});
+  const admin = (router: ConnectRouter) => adminRoutes(router, fakeInspector(), () => {});
   const worker = (answers: Partial<ServiceImpl<typeof WorkerService>>) => (router: ConnectRouter) =>
     router.service(WorkerService, answers);
 
@@ -97,7 +97,7 @@ describe('what the primary asks a worker', () => {
         throw new Error('a bug');
       },
     });
-    const { client: asking } = await start(adminRoutes(broken, () => {}));
+    const { client: asking } = await start((router) => adminRoutes(router, broken, () => {}));
     expect(codeOf(await status(asking))).to.equal(Code.INTERNAL);
   });
 
@@ -149,7 +149,7 @@ describe('what the primary asks a worker', () => {
     const silent = () => new Promise<never>(() => {});
     const inspector = fakeInspector({ status: silent });
     const { client } = await start((router) => {
-      adminRoutes(inspector, () => {})(router);
+      adminRoutes(router, inspector, () => {});
       worker({ series: silent })(router);
     }, 50);
     expect(codeOf(await status(client))).to.equal(Code.DEADLINE_EXCEEDED);
@@ -169,7 +169,7 @@ describe('what the primary asks a worker', () => {
     });
     const bugs: unknown[] = [];
     const { client } = await start(
-      adminRoutes(inspector, (error) => bugs.push(error)),
+      (router) => adminRoutes(router, inspector, (error) => bugs.push(error)),
       200,
     );
     const late = await client.ask((to) => to.compareConfiguration({ text: '' }));
@@ -202,7 +202,7 @@ describe('what the primary asks a worker', () => {
       return ok([]);
     });
     const { client } = await start((router) => {
-      adminRoutes(inspector, () => {})(router);
+      adminRoutes(router, inspector, () => {});
       worker({ clientStatus })(router);
     });
     const list = () => client.askInTurn((to) => to.listClients({ limit: 10 }));
@@ -225,7 +225,7 @@ describe('what the primary asks a worker', () => {
       return new Promise<never>(() => {});
     };
     const { client, close, bugs } = await start((router) => {
-      adminRoutes(fakeInspector({ status: silent }), () => {})(router);
+      adminRoutes(router, fakeInspector({ status: silent }), () => {});
       worker({ series: silent })(router);
     });
     const answers = [status(client), client.series()];
