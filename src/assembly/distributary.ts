@@ -21,8 +21,8 @@ import { Sweep, systemClock, within } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { checkStates } from '../model/rollout.ts';
 import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
-import { Figures } from '../observe/figures.ts';
-import { RecentLines } from '../observe/log.ts';
+import { takeFigures } from '../observe/figures.ts';
+import { type RecentLine, withRecentLines } from '../observe/log.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
 import type { Reading } from '../observe/series.ts';
 import { RolloutFile } from '../rollout/rollout-file.ts';
@@ -72,7 +72,7 @@ export class Distributary {
   /** The last new version of the configuration was taken. */
   #isConfigured = true;
   #refusedConfiguration: RefusedConfiguration | undefined;
-  readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
+  readonly #figures = takeFigures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls: (() => void) | undefined;
   /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
   readonly #problemsWatch = new Sweep(systemClock, problemsMs, () => {
@@ -81,7 +81,12 @@ export class Distributary {
   });
 
   /** `lines`: those of the log. */
-  private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode, lines: RecentLines) {
+  private constructor(
+    config: Config,
+    dependencies: CoreDependencies,
+    mode: ServingMode,
+    lines: () => readonly RecentLine[],
+  ) {
     this.#started = config;
     this.#config = config;
     this.#mode = mode;
@@ -162,7 +167,7 @@ export class Distributary {
         page: {
           facts: () => this.#pageFacts(),
           figures: () => this.#figures.points,
-          lines: () => lines.lines,
+          lines,
           upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
         },
       },
@@ -177,8 +182,7 @@ export class Distributary {
     mode: ServingMode = IN_PROCESS,
   ): Promise<Result<Distributary>> {
     const { version } = dependencies;
-    const lines = new RecentLines(() => systemClock.now());
-    const log = lines.of(dependencies.log);
+    const { log, lines } = withRecentLines(dependencies.log, () => systemClock.now());
     const spans = await openTraces(config, log, version);
     const started = new Distributary(config, { ...dependencies, log, spans }, mode, lines);
     await started.#begin();

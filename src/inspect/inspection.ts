@@ -35,7 +35,7 @@ import { knownTypes, typeInfo } from '../model/types.ts';
 import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
-import { OTHER_TYPES, TypeLabels } from '../observe/metrics.ts';
+import { OTHER_TYPES, typeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
@@ -338,12 +338,12 @@ const isSame = (a: Variant, b: Variant): boolean =>
 
 /** Clients can name any type: unknown types that nobody serves share a row, and so do those after the first few. */
 function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
-  const labels = new TypeLabels((type) => relay.store.variants(type) > 0);
+  const labelOf = typeLabels((type) => relay.store.variants(type) > 0);
   const rows = new Map<string, Plain<TypeStatus>>();
   const rowOf = (type: string): Plain<TypeStatus> =>
     getOrMake(rows, type, () => ({ type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 }));
   for (const [type, table] of relay.store.tables) {
-    const row = rowOf(labels.of(type));
+    const row = rowOf(labelOf(type));
     row.resources += table.resourceCount;
     row.variants += table.variants;
     row.ambiguous += table.ambiguousCount;

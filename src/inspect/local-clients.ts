@@ -37,7 +37,7 @@ import type { Holding, Rejection } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { authorityOf } from '../model/xdstp.ts';
-import { TypeLabels } from '../observe/metrics.ts';
+import { typeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { unmetMatches, type WaveRules } from '../rollout/canaries.ts';
 import type { Standing } from '../rollout/waiting.ts';
@@ -147,10 +147,10 @@ export function localClients(
   async function status(pace: Pace): Promise<ClientsStatus> {
     const rejections = await rejectionsOf(relay, pace);
     const { server, polls, store } = relay;
-    const labels = new TypeLabels((type) => store.variants(type) > 0);
+    const labelOf = typeLabels((type) => store.variants(type) > 0);
     const types = new Map<string, number>();
     for (const [type, count] of subscriptionsOf(relay)) {
-      const label = labels.of(type);
+      const label = labelOf(type);
       types.set(label, (types.get(label) ?? 0) + count);
     }
     return {

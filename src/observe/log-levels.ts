@@ -67,11 +67,9 @@ export class LogLevels {
     return true;
   }
 
-  /** False: there was none. */
-  end(node: string | undefined): boolean {
-    const ended = this.#overrides.delete(node);
+  end(node: string | undefined): void {
+    this.#overrides.delete(node);
     this.#changed();
-    return ended;
   }
 
   /** Those of another process of the relay. */

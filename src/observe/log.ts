@@ -158,26 +158,27 @@ export interface RecentLine {
 const kept = 50;
 const longest = { message: 300, fields: 400 };
 
-/** The last lines of a log at the level info and above, whatever level is written. */
-export class RecentLines {
-  readonly #now: () => number;
-  readonly #lines: RecentLine[] = [];
+/** The same log, whose last lines at the level info and above are kept, whatever level is written. */
+export function withRecentLines(log: Log, now: () => number) {
+  const lines: RecentLine[] = [];
+  return {
+    log: keeping(log),
+    /** The newest first. */
+    lines: (): readonly RecentLine[] => lines.toReversed(),
+  };
 
-  constructor(now: () => number) {
-    this.#now = now;
-  }
-
-  /** The newest first. */
-  get lines(): readonly RecentLine[] {
-    return this.#lines.toReversed();
-  }
-
-  /** The same log; its lines are kept here too. */
-  of(log: Log): Log {
+  function keeping(log: Log): Log {
     const keep =
       (level: RecentLine['level']) =>
       (message: string, fields: Fields = {}): void => {
-        this.#keep(level, message, fields);
+        const words = Object.entries(fields).map(([key, value]) => `${key}=${textOf(value)}`);
+        lines.push({
+          at: now(),
+          level,
+          message: shorten(withoutUserinfo(message), longest.message),
+          fields: errorText(words.join(' '), longest.fields),
+        });
+        if (lines.length > kept) lines.shift();
         log[level](message, fields);
       };
     return {
@@ -185,19 +186,8 @@ export class RecentLines {
       info: keep('info'),
       warn: keep('warn'),
       error: keep('error'),
-      child: (fields) => this.of(log.child(fields)),
+      child: (fields) => keeping(log.child(fields)),
     };
-  }
-
-  #keep(level: RecentLine['level'], message: string, fields: Fields): void {
-    const words = Object.entries(fields).map(([key, value]) => `${key}=${textOf(value)}`);
-    this.#lines.push({
-      at: this.#now(),
-      level,
-      message: shorten(withoutUserinfo(message), longest.message),
-      fields: errorText(words.join(' '), longest.fields),
-    });
-    if (this.#lines.length > kept) this.#lines.shift();
   }
 }
 

@@ -142,8 +142,9 @@ type NamesOf<Labels extends readonly string[]> = { readonly [Index in keyof Labe
  * Labels never hold names of resources or nodes.
  */
 export class Metrics {
+  /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
+  readonly typeLabel: (type: TypeUrl) => string;
   readonly #registry = new Registry();
-  readonly #types: TypeLabels;
   readonly #families = new Map<string, Family<Tally>>();
   /** What is counted here, or set. Reasons come from fixed lists, never from a peer; `code` is the name of a gRPC status. */
   // biome-ignore format: a table, one metric a line
@@ -202,7 +203,7 @@ export class Metrics {
     isServed: (type: TypeUrl) => boolean = () => true,
     { process = false }: { readonly process?: boolean } = {},
   ) {
-    this.#types = new TypeLabels(isServed);
+    this.typeLabel = typeLabels(isServed);
     this.#show(ofCertificates, () => certificatesTold(this.certificates.followed()));
     this.#show(sampled, () => this.#takeSample(), true);
     if (process) {
@@ -222,14 +223,9 @@ export class Metrics {
     this.count.rolloutWave();
   }
 
-  /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
-  typeLabel(type: TypeUrl): string {
-    return this.#types.of(type);
-  }
-
   acknowledged(type: TypeUrl): Distribution {
     // Each label is twenty series here: types that only clients know share one.
-    return this.observe.acknowledged(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
+    return this.observe.acknowledged(isKnownType(type) ? this.typeLabel(type) : OTHER_TYPES);
   }
 
   handshakes(listener: 'xds' | 'rest', kind: 'full' | 'resumed'): Tally {
@@ -247,7 +243,7 @@ export class Metrics {
   /** A response or a file is refused. `reason` says which resource, and why. */
   refusedUpdate(upstream: string, type: TypeUrl, reason: string): void {
     this.updates(upstream, type, 'rejected').inc();
-    this.#refusals.set(JSON.stringify([upstream, this.#types.of(type)]), reason);
+    this.#refusals.set(JSON.stringify([upstream, this.typeLabel(type)]), reason);
   }
 
   /** `milliseconds` since the epoch. */
@@ -340,7 +336,7 @@ export class Metrics {
     show(this.#registry, `distributary_${name}`, { labels, help }, () => readingsOf(family));
     return (...values: Labels): Tally =>
       family.of(
-        ...values.map((value, index) => (labels[index] === 'type' ? this.#types.of(typeUrl(value)) : value)),
+        ...values.map((value, index) => (labels[index] === 'type' ? this.typeLabel(typeUrl(value)) : value)),
       );
   }
 
@@ -372,7 +368,7 @@ export class Metrics {
       show(this.#registry, `distributary_${name}`, row, () => {
         const readings = told[name] ?? [];
         if (!typed || row.labels[0] !== 'type') return readings;
-        return readings.map(([value, type = '']): Reading => [value, this.#types.of(typeUrl(type))]);
+        return readings.map(([value, type = '']): Reading => [value, this.typeLabel(typeUrl(type))]);
       });
     }
   }
@@ -394,26 +390,20 @@ export const OTHER_TYPES = 'other';
 
 /**
  * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the
- * type cannot be told. A type keeps its URL once it has it.
+ * type cannot be told. A type keeps its URL once it has it. `isServed`: there is a resource of this
+ * type.
  */
-export class TypeLabels {
-  readonly #unknown = new Set<TypeUrl>();
-  readonly #isServed: (type: TypeUrl) => boolean;
-
-  /** `isServed`: there is a resource of this type. */
-  constructor(isServed: (type: TypeUrl) => boolean) {
-    this.#isServed = isServed;
-  }
-
-  of(type: TypeUrl): string {
+export function typeLabels(isServed: (type: TypeUrl) => boolean): (type: TypeUrl) => string {
+  const unknown = new Set<TypeUrl>();
+  return (type) => {
     const { short } = typeInfo(type);
     if (short !== type) return short;
-    if (this.#unknown.has(type)) return printable(short);
-    const isTooMany = this.#unknown.size >= mostUnknown;
-    if (isTooMany || type === '' || type.length > longestTypeUrl || !this.#isServed(type)) return OTHER_TYPES;
-    this.#unknown.add(type);
+    if (unknown.has(type)) return printable(short);
+    const isTooMany = unknown.size >= mostUnknown;
+    if (isTooMany || type === '' || type.length > longestTypeUrl || !isServed(type)) return OTHER_TYPES;
+    unknown.add(type);
     return printable(short);
-  }
+  };
 }
 
 /** Why clients are refused: the `reason` of downstream_rejected_total, from 0 on. */
