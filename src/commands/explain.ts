@@ -156,11 +156,9 @@ function detailTexts(response: ExplainResponse, view: View): readonly string[] {
 }
 
 /** How the client stands to the type's last response (protocol §9), in words. */
-const states: ReadonlyMap<string, string> = new Map([
-  ['SYNCED', 'acknowledged'],
+const states: ReadonlyMap<string, string> = new Map<string, string>([
+  ...heldStates,
   ['NOT_SENT', 'nothing sent yet'],
-  ['STALE', 'not acknowledged yet'],
-  ['ERROR', 'rejected'],
   ['MISSING', 'something it subscribes to does not exist for it'],
 ]);
 

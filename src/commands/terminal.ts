@@ -142,14 +142,13 @@ export function textTable<Row>(
   const lines = [undefined, ...rows].map((_, at) => full.map((column) => column[at] ?? readCell('')));
   const longest = full.map((column) => Math.max(...column.map(({ text }) => text.length)));
   const widths = longest.map((width) => Math.min(widestColumn, width));
-  if (widthOf(longest) <= columns || columns === Number.POSITIVE_INFINITY) {
-    return lines.map((line) => lineText(line, widths, paint, (text) => text)).join('\n');
-  }
+  const drawn = (own: readonly number[], cut: Cut): string =>
+    lines.map((line) => lineText(line, own, paint, cut)).join('\n');
+  if (widthOf(longest) <= columns || columns === Number.POSITIVE_INFINITY)
+    return drawn(widths, (text) => text);
   if ((longest.at(-1) ?? 0) <= shortColumn) {
     const fitted = fitting(widths, columns);
-    return lines
-      .map((line) => lineText(line, fitted, paint, (text, at) => elided(text, fitted[at])))
-      .join('\n');
+    return drawn(fitted, (text, at) => elided(text, fitted[at]));
   }
   const room = columns - widthOf(widths.slice(0, -1)) - 2;
   if (room >= columns / 3) {
@@ -158,7 +157,7 @@ export function textTable<Row>(
       column < widths.length - 1
         ? elided(text, widths[column])
         : wrapped(wordsWithin(text, room), room, 0).replaceAll('\n', `\n${start}`);
-    return lines.map((line) => lineText(line, widths, paint, cut)).join('\n');
+    return drawn(widths, cut);
   }
   const fitted = fitting(widths.slice(0, -1), columns);
   const cut: Cut = (text, column) => elided(text, fitted[column]);
