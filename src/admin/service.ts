@@ -80,8 +80,8 @@ export interface Inspector
   ready(): ReadinessReport;
   /** Those of `status`, for probes: as of a few seconds ago. Undefined: not known yet. */
   problems(): Awaitable<readonly Plain<Problem>[] | undefined>;
-  /** Freeze, Unfreeze, Promote, Release or Discard: how many names that was for, and the wave that they were in. */
-  operate(operation: Operation): Awaitable<Operated>;
+  /** Freeze, Unfreeze, Promote, Release or Discard: how many names that was for, and the wave that has ended (0: none). */
+  operate(operation: Operation): Awaitable<Readonly<Record<'names' | 'wave' | 'waves', number>>>;
   /** Why a restart would lose what operators do; undefined if it would not, or nothing is persisted at all. */
   notKept(): Awaitable<string | undefined>;
   /** The configuration in force as JSON, secrets redacted. */
@@ -90,15 +90,6 @@ export interface Inspector
   metricsText(): Awaitable<string>;
   /** CSDS (protocol §9), of all clients and of the relay itself. RESOURCE_EXHAUSTED: that would be too large. */
   clientStatus(request: ClientStatusRequest, maxBytes: number): Awaitable<Result<EncodedStatus, GrpcStatus>>;
-}
-
-/** What an operator has done. */
-export interface Operated {
-  readonly names: number;
-  /** That has ended; 0: none has. */
-  readonly wave: number;
-  /** How many there are. */
-  readonly waves: number;
 }
 
 /** Where a change stands. */

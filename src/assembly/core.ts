@@ -4,7 +4,7 @@ import type { Config } from '../config/config.ts';
 import type { StreamLimits } from '../downstream/services.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
-import { StatusScopes } from '../inspect/csds.ts';
+import { type StatusScopes, statusScopes } from '../inspect/csds.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
 import type { LoadServer } from '../load/load-server.ts';
@@ -184,7 +184,7 @@ export class Core {
     this.conditions = new Conditions(log);
     this.#rules = this.#clientRules(config);
     this.#sessionShares = new SessionShares(config);
-    this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
+    this.#statusScopes = statusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.spans = spans;
     this.traces = spans && new UpdateTraces(spans, systemClock);
     this.#streamMetrics = new StreamMetrics({
@@ -362,7 +362,7 @@ export class Core {
     this.#rules = this.#clientRules(config);
     this.siblings.reload(config);
     this.accounts.reload();
-    this.#statusScopes = new StatusScopes(config, (peer) => this.#rules.accessOf(peer));
+    this.#statusScopes = statusScopes(config, (peer) => this.#rules.accessOf(peer));
     this.#sessionShares.reload(config);
     this.loadReports.reload();
     this.reapplyRules();

@@ -232,14 +232,11 @@ export async function clientDetail(
   const { client } = stream;
   const byState = new Map<ClientState, Held[]>();
   let total = 0;
-  const found = (held: Held): void => {
-    total++;
-    getOrMake(byState, held.state, () => []).push(held);
-  };
   for (const type of stream.types.filter(isOfType(only))) {
     for (const held of heldOf(type, relay, isNamed(name, type.info.url))) {
       await pace.yieldIfDue();
-      found(held);
+      total++;
+      getOrMake(byState, held.state, () => []).push(held);
     }
   }
   const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
@@ -261,10 +258,7 @@ export async function clientDetail(
   }));
 }
 
-interface Named {
-  readonly name: string;
-  readonly canonical: Selector;
-}
+type Named = Pick<Held, 'name' | 'canonical'>;
 
 /** Empty: every name. */
 function isNamed(asked: string, type: TypeUrl): Test<Named> {

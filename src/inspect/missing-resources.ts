@@ -45,13 +45,10 @@ export async function explainMissing(
 ): Promise<Plain<ListClassesResponse>> {
   const known = new Map<string, Elsewhere>();
   const samples = new Map<string, Sample>();
-  const [others, missing]: Plain<ClassProblem>[][] = [[], []];
-  for (const problem of answer.problems) {
+  const missing: Plain<ClassProblem>[] = [];
+  const isMissing = ({ kind }: Plain<ClassProblem>): boolean => kind === 'MISSING';
+  for (const problem of answer.problems.filter(isMissing)) {
     await pace.yieldIfDue();
-    if (problem.kind !== 'MISSING') {
-      others?.push(problem);
-      continue;
-    }
     const type = typeByName(problem.type) ?? typeUrl(problem.type);
     const key = `${problem.type} ${problem.name}`;
     const selector = canonicalOf(type, problem.name);
@@ -68,9 +65,10 @@ export async function explainMissing(
       elsewhere: elsewhere.exists,
       otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
     };
-    missing?.push({ ...said, sentence: missingSentence(said) });
+    missing.push({ ...said, sentence: missingSentence(said) });
   }
-  return { ...answer, problems: [...(others ?? []), ...(missing ?? []).toSorted(byElsewhere)] };
+  const others = answer.problems.filter((problem) => !isMissing(problem));
+  return { ...answer, problems: [...others, ...missing.toSorted(byElsewhere)] };
 }
 
 /** What others could have is a mistake more often than what nobody has. */
