@@ -101,16 +101,14 @@ function debugBudget(clock: Clock): (fields: Fields) => Fields | undefined {
 
 function logTo(logger: pino.Logger, levels: LogLevels, budget: ReturnType<typeof debugBudget>): Log {
   const writes =
-    (level: Exclude<Level, 'debug'>) =>
+    (level: Level) =>
     (message: string, fields: Fields = {}): void => {
-      if (levels.enables(level, fields['node'])) logger[level](fields, message);
+      if (!levels.enables(level, fields['node'])) return;
+      const spent = level === 'debug' ? budget(fields) : fields;
+      if (spent !== undefined) logger[level](spent, message);
     };
   return {
-    debug(message, fields = {}) {
-      if (!levels.enables('debug', fields['node'])) return;
-      const spent = budget(fields);
-      if (spent !== undefined) logger.debug(spent, message);
-    },
+    debug: writes('debug'),
     info: writes('info'),
     warn: writes('warn'),
     error: writes('error'),
