@@ -134,13 +134,7 @@ export const required = <Value>(flag: Flag<Value>): Flag<Value> => ({
 });
 
 /** The flags do not go together: exit 2, the usage line on stderr. */
-export class UsageError {
-  readonly message: string;
-
-  constructor(message: string) {
-    this.message = message;
-  }
-}
+export class UsageError extends Error {}
 
 /** What of a command its help, completion and the reference tell. */
 interface About {

@@ -186,7 +186,9 @@ function listed({ environment }: Terminal): Result<Shown> {
   const read = readContexts(environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
-  const rows = Object.entries(contexts).map(([name, one]) => ({ name, current: name === current, ...one }));
+  const rows = Object.entries(contexts).map(([name, one]) =>
+    Object.assign({ name, current: name === current }, one),
+  );
   return ok({
     json: () => ({ contexts: rows }),
     text: (view) =>

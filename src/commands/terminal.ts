@@ -252,13 +252,7 @@ function elided(text: string, width = 0): string {
 }
 
 /** Waits for the first of these signals. A second one ends the process at once, because the handlers are gone by then. */
-export function firstSignal(...signals: readonly NodeJS.Signals[]): {
-  readonly promise: Promise<NodeJS.Signals>;
-  /** Aborts when it has come, and when nobody waits any more. */
-  readonly signal: AbortSignal;
-  /** Stops waiting. */
-  release(): void;
-} {
+export function firstSignal(...signals: readonly NodeJS.Signals[]) {
   const { promise, resolve } = Promise.withResolvers<NodeJS.Signals>();
   const over = new AbortController();
   const release = (): void => {
@@ -270,5 +264,11 @@ export function firstSignal(...signals: readonly NodeJS.Signals[]): {
     resolve(signal);
   };
   for (const signal of signals) process.on(signal, caught);
-  return { promise, signal: over.signal, release };
+  return {
+    promise,
+    /** Aborts when it has come, and when nobody waits any more. */
+    signal: over.signal,
+    /** Stops waiting. */
+    release,
+  };
 }
