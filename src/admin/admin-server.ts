@@ -418,12 +418,8 @@ async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
   const status = await inspector.status();
   const list = await inspector.listClients(create(ListClientsRequestSchema, { limit: clientsShown }));
   const clients = await collected(ListClientsResponseSchema, list);
-  return shell({
-    relay: status,
-    model: await live.modelText(),
-    figures: live.figures(),
-    fallback: fallback(status, clients, Date.now()),
-  });
+  const model = await live.modelText();
+  return shell(status, model, live.figures(), fallback(status, clients, Date.now()));
 }
 
 function readiness(

@@ -48,6 +48,10 @@ export class Listed<Desc extends DescMessage> {
   }
 }
 
+/** Where the next part of a list begins, of which so many rows from an offset on are written; 0: it was the last part. */
+export const nextOffset = (offset: number, written: number, total: number): number =>
+  written > 0 && offset + written < total ? offset + written : 0;
+
 /** An answer of the relay: most lists are short. */
 export type Long<Desc extends DescMessage> = MessageInitShape<Desc> | Listed<Desc>;
 

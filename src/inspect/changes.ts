@@ -1,6 +1,6 @@
 import { create, fromBinary, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
-import { collected, Listed } from '../admin/answers.ts';
+import { collected, Listed, nextOffset } from '../admin/answers.ts';
 import { canonicalGiven, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Changes, Plain } from '../admin/service.ts';
 import {
@@ -116,7 +116,7 @@ export function inspectChanges(options: ChangesOptions): ChangesInspection {
       const page = found.slice(offset, offset + maxDifferences);
       const rows = named === undefined ? Iterator.from(page).map(differenceRow) : withFields(page);
       return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
-        nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
+        nextOffset: nextOffset(offset, written, found.length),
       }));
     },
     rollback: (request, { operator }) => rollback(options, request, operator),

@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { Listed } from '../admin/answers.ts';
+import { Listed, nextOffset } from '../admin/answers.ts';
 import type { ClientQuery, ClientsQuery } from '../admin/requests.ts';
 import type { Answer, Plain } from '../admin/service.ts';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
@@ -104,7 +104,7 @@ export async function clientList(
     total: all.length,
     matching: listed.length,
     rejecting: rejecting.length,
-    nextOffset: written > 0 && offset + written < wanted ? offset + written : 0,
+    nextOffset: nextOffset(offset, written, wanted),
   }));
 }
 
@@ -254,7 +254,7 @@ export async function clientDetail(
     states: Object.fromEntries(byState.entries().map(([state, same]) => [state, same.length])),
   };
   return new Listed(known, { field: 'holdings', rows }, (written) => ({
-    nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+    nextOffset: nextOffset(offset, written, total),
   }));
 }
 

@@ -27,12 +27,8 @@ import type { Staleness } from './staleness.ts';
 /** So many of the largest classes are asked whether they have what another one lacks. */
 const mostClasses = 100;
 
-/** Who has something that others lack. */
-interface Elsewhere {
-  readonly exists: boolean;
-  /** The parameters of classes that have it. */
-  readonly sets: ReadonlySet<Parameters>;
-}
+/** Who has something that others lack: `sets` are the parameters of classes that have it. */
+type Elsewhere = Awaited<ReturnType<typeof whoHas>>;
 
 /**
  * Says of each MISSING why, unless the process with the client has said so, and who else has it: the process with the whole
@@ -82,7 +78,7 @@ export async function whoHas(
   selector: Selector,
   { classes }: Plain<ListClassesResponse>,
   pace: Pace,
-): Promise<Elsewhere> {
+) {
   const sets = new Set<Parameters>();
   for (const { parameters } of classes.slice(0, mostClasses)) {
     await pace.yieldIfDue();
