@@ -162,14 +162,14 @@ function chunksOf<Desc extends DescMessage>(
   slices: TimeSlices,
 ): AsyncIterable<Uint8Array> {
   const { known, list: long, last } = answer;
-  const { lists, size: rest } = listsOf(desc, answer);
-  let left = maxAnswerBytes - rest;
+  const { lists, size } = listsOf(desc, answer);
+  let left = maxAnswerBytes - size;
   if (left <= 0) {
-    const message = `without its lists the answer has ${rest} bytes: the maximum is ${maxAnswerBytes}`;
+    const message = `without its lists the answer has ${size} bytes: the maximum is ${maxAnswerBytes}`;
     throw new ConnectError(message, Code.ResourceExhausted);
   }
   let parts: Uint8Array[] = [];
-  let size = 0;
+  let filled = 0;
   let isTruncated = false;
   return chunks();
 
@@ -213,7 +213,7 @@ function chunksOf<Desc extends DescMessage>(
         budget.left -= push(format.row(field, encoded, budget.written === 0));
         budget.written++;
       }
-      if (size >= chunkBytes) return false;
+      if (filled >= chunkBytes) return false;
       await pace.yieldIfDue();
     }
     return true;
@@ -246,14 +246,14 @@ function chunksOf<Desc extends DescMessage>(
   function push(part: Encoded): number {
     const bytes = typeof part === 'string' ? Buffer.from(part) : part;
     if (bytes.length > 0) parts.push(bytes);
-    size += bytes.length;
+    filled += bytes.length;
     return bytes.length;
   }
 
   function take(): Uint8Array {
     const chunk = Buffer.concat(parts);
     parts = [];
-    size = 0;
+    filled = 0;
     return chunk;
   }
 }

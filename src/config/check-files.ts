@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { attempt, ok, type Result } from '../model/result.ts';
+import { attempt, fail, ok, type Result } from '../model/result.ts';
 import { readNamedSync } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTicketSecret, parseAuthorities, parseCertificates } from '../wire/tls-material.ts';
@@ -115,11 +115,10 @@ function checkPair(path: Path, certificate: string, privateKey: string): readonl
   return complaints;
 }
 
-const listed = (directory: string): Result<unknown> =>
-  attempt(
-    () => readdirSync(directory),
-    (error) => `${directory} cannot be listed: ${explainError(error)}`,
-  );
+function listed(directory: string): Result<unknown> {
+  const found = attempt(() => readdirSync(directory), explainError);
+  return found.ok ? found : fail(`${directory} cannot be listed: ${found.error}`);
+}
 
 /** At least one. */
 function readCertificates(file: string, parse = parseCertificates): Result<readonly X509Certificate[]> {
@@ -130,10 +129,9 @@ function readCertificates(file: string, parse = parseCertificates): Result<reado
 function readPrivateKey(file: string): Result<KeyObject> {
   const content = contentOf(file);
   if (!content.ok) return content;
-  return attempt(
-    () => createPrivateKey(content.value),
-    (error) => `${file} has no PEM private key that can be used without a password: ${explainError(error)}`,
-  );
+  const key = attempt(() => createPrivateKey(content.value), explainError);
+  if (key.ok) return key;
+  return fail(`${file} has no PEM private key that can be used without a password: ${key.error}`);
 }
 
 function readSecret(file: string): Result<unknown> {
@@ -141,8 +139,7 @@ function readSecret(file: string): Result<unknown> {
   return content.ok ? checkTicketSecret(content.value, file) : content;
 }
 
-const contentOf = (file: string): Result<Buffer> =>
-  attempt(
-    () => readNamedSync(file),
-    (error) => `${file} cannot be read: ${explainError(error)}`,
-  );
+function contentOf(file: string): Result<Buffer> {
+  const content = attempt(() => readNamedSync(file), explainError);
+  return content.ok ? content : fail(`${file} cannot be read: ${content.error}`);
+}

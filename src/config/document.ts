@@ -55,7 +55,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const lines = new LineCounter();
   const document = documentOf(text, lines);
   if (document === undefined) {
-    return broken({ line: 1, column: 1 }, `is nested deeper than ${mostDepth} levels`);
+    return broken({ line: 1, column: 1, message: `is nested deeper than ${mostDepth} levels` });
   }
   const at = (offset: number): Position => {
     const { line, col } = lines.linePos(offset);
@@ -65,7 +65,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const [syntax] = [...document.errors, ...document.warnings].toSorted((a, b) => a.pos[0] - b.pos[0]);
   if (syntax !== undefined) {
     const { code, message, pos } = syntax;
-    return broken(at(pos[0]), syntaxMessage(code, message, text, pos[0]));
+    return broken({ ...at(pos[0]), message: syntaxMessage(code, message, text, pos[0]) });
   }
 
   const targets = targetsOf(document);
@@ -181,11 +181,11 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   return { value, places, templates, problems };
 }
 
-const broken = (at: Position, message: string): ParsedDocument => ({
+const broken = (problem: Omit<ConfigProblem, 'path'>): ParsedDocument => ({
   value: undefined,
   places: new Map(),
   templates: new Map(),
-  problems: [{ path: '', ...at, message }],
+  problems: [{ path: '', ...problem }],
 });
 
 /** What each alias stands for: the last node before it with that anchor. `Alias.resolve` reads all for each. */
