@@ -14,7 +14,7 @@ import { dirname, join, resolve } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { setTimeout } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
-import { DemoClient } from '../src/commands/demo.ts';
+import { demoClient } from '../src/commands/demo.ts';
 import { Scripts } from './bundled-program.ts';
 
 /** Some functions are compiled only when they are called again. */
@@ -95,13 +95,11 @@ try {
   const ads = { endpoints: [`unix:${socketOf('above')}`], variants: 'NATIVE' };
   const below = await relay('below', { ads }, adminPort);
   let received = 0;
-  const fleet = Array.from(
-    { length: clients },
-    (_, index) =>
-      new DemoClient(`unix:${socketOf('below')}`, `client-${index}`, 'prod', {
-        received: () => received++,
-        ended: (reason) => process.stderr.write(`a client ended: ${reason}\n`),
-      }),
+  const fleet = Array.from({ length: clients }, (_, index) =>
+    demoClient(`unix:${socketOf('below')}`, `client-${index}`, 'prod', {
+      received: () => received++,
+      ended: (reason) => process.stderr.write(`a client ended: ${reason}\n`),
+    }),
   );
   await until('the clients do not get everything', () => received >= clients * responses);
   for (const path of ['/ready', '/metrics', '/metrics']) await ask(adminPort, path);

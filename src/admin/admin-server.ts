@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { isIP, SocketAddress } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { fromBinary } from '@bufbuild/protobuf';
+import { create, fromBinary } from '@bufbuild/protobuf';
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import {
   Code,
@@ -13,22 +13,35 @@ import {
   type Interceptor,
 } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
+import {
+  ListClientsRequestSchema,
+  ListClientsResponseSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
-import { expectedText, quote } from '../model/text.ts';
+import { anyOf, expectedText, quote } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
+import { problemKinds, wrongOnes } from '../observe/problems.ts';
+import { packageFile } from '../package/files.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';
 import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
 import { type HttpAnswer, problem } from '../wire/http-answer.ts';
 import { isDisconnect } from '../wire/node-error.ts';
-import { answerJson, type BodyTaker, takerKey } from './answers.ts';
-import { type HttpListener, type HttpListenerOptions, respond, startHttpListener } from './http-listener.ts';
-import { LivePage, modelMaker, streamEvents } from './page/live-page.ts';
+import { answerJson, type BodyTaker, collected, maxAnswerBytes, takerKey, written } from './answers.ts';
+import {
+  type HttpListener,
+  type HttpListenerOptions,
+  json,
+  respond,
+  startHttpListener,
+} from './http-listener.ts';
+import { clientsShown, fallback, shell } from './page/html-page.ts';
+import { type LivePage, livePage, modelMaker, streamEvents } from './page/live-page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
-import { answerByRoute, type HttpRoutes, httpRoutes, pathOf, probeRoutes } from './routes.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
-import type { Inspector } from './service.ts';
+import type { Awaitable, Inspector, Plain, ReadinessReport } from './service.ts';
 
 interface AdminOptions extends HttpListenerOptions {
   /** Called for each request. */
@@ -61,16 +74,12 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   const guard = [guardChanges(() => access().readOnly, log)];
   const rpcs = new Map(
     [
-      ...handlersOf(adminRoutes(inspector, failed), guard),
-      ...handlersOf(adminCsdsRoutes(inspector, failed)),
+      ...handlersOf((router) => adminRoutes(router, inspector, failed), guard),
+      ...handlersOf((router) => adminCsdsRoutes(router, inspector, failed)),
     ].map((handler) => [handler.requestPath, handler]),
   );
-  const live = new LivePage({
-    clock: systemClock,
-    model: modelMaker(inspector, systemClock),
-    figures: () => inspector.page.figures(),
-    failed,
-  });
+  const model = modelMaker(inspector, systemClock);
+  const live = livePage(systemClock, model, () => inspector.page.figures(), failed);
   const routes = httpRoutes(inspector, live);
   const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
 
@@ -107,7 +116,7 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   }
 }
 
-/** `alsoServed`: beside the routes. */
+/** `alsoServed`: beside the routes, for the answer to an unknown path. */
 async function plain(
   request: IncomingMessage,
   response: ServerResponse,
@@ -116,7 +125,17 @@ async function plain(
 ): Promise<void> {
   // A body would be read as the next request.
   request.resume();
-  respond(response, await answerByRoute(request.method ?? '', pathOf(request), routes, alsoServed));
+  const path = pathOf(request);
+  const route = routes.get(path);
+  const { method = '' } = request;
+  if (route === undefined) {
+    const served = [...routes.keys().map((known) => `GET ${known}`), ...alsoServed];
+    respond(response, problem(404, 'not_found', `there is no ${path} here: expected ${anyOf(served)}`));
+  } else if (method === 'GET' || method === 'HEAD') respond(response, await route());
+  else {
+    const message = `${path} takes GET and HEAD, not ${method}`;
+    respond(response, problem(405, 'unimplemented', message, { allow: 'GET, HEAD' }));
+  }
 }
 
 function handlersOf(
@@ -157,7 +176,7 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     .set(callerKey, callerOf(request))
     .set(operatorKey, operatorOf(request));
   const called = universalRequestFromNodeRequest(request, response, undefined, values);
-  const answer = await rpc({ ...called, body: asParts(body.value) });
+  const answer = await rpc({ ...called, body: written([body.value]) });
   const { body: answered } = taker;
   // Of an error the body says what it is.
   if (answered === undefined || answer.status !== 200) {
@@ -189,10 +208,6 @@ function undecodable({ method: { input } }: Handler, body: Uint8Array): string |
   } catch (error) {
     return `the request is not a valid ${input.typeName}: ${errorMessage(error)}`;
   }
-}
-
-async function* asParts(body: Uint8Array): AsyncGenerator<Uint8Array> {
-  yield body;
 }
 
 /** How the caller of an RPC is known: without TLS, by a verified certificate, or over TLS without one. */
@@ -335,4 +350,149 @@ export function startMetricsServer(options: Omit<AdminOptions, 'access'>): Promi
       respond(response, problem(500, 'internal', 'this is a bug: see the log'));
     });
   });
+}
+
+type HttpRoutes = ReadonlyMap<string, () => Awaitable<HttpAnswer>>;
+
+/** The plain HTTP routes by their paths: all of them GET (and HEAD). */
+function httpRoutes(inspector: Inspector, live: LivePage): HttpRoutes {
+  return new Map([
+    ['/', shared(() => page(inspector, live))],
+    ...[...runbooks].map((name) => [`/runbooks/${name}`, () => runbook(name)] as const),
+    ...probeRoutes(inspector, 'ADMIN'),
+    ['/config_dump', shared(() => configDump(inspector.configDump()))],
+  ]);
+}
+
+/**
+ * What probes and scrapers ask. On the listener for metrics it names no client and no resource, but in the words of a
+ * control plane (`reason` of an upstream, `last_error`).
+ */
+function probeRoutes(inspector: Inspector, listener: 'ADMIN' | 'METRICS'): HttpRoutes {
+  return new Map<string, () => Awaitable<HttpAnswer>>([
+    ['/healthz', () => ({ status: 200, type: 'text/plain; charset=utf-8', body: 'ok\n' })],
+    ['/ready', async () => readiness(inspector.ready(), await inspector.problems(), listener)],
+    [
+      '/metrics',
+      shared(async () => ({ status: 200, type: metricsType, body: await inspector.metricsText() })),
+    ],
+  ]);
+}
+
+const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
+
+/** Whoever asks in the same turn of the event loop gets the same answer: one packet has room for a thousand requests. */
+function shared(answer: () => Awaitable<HttpAnswer>): () => Promise<HttpAnswer> {
+  let current: Promise<HttpAnswer> | undefined;
+  const begin = async (): Promise<HttpAnswer> => {
+    try {
+      return await answer();
+    } finally {
+      setImmediate(() => {
+        current = undefined;
+      });
+    }
+  };
+  return () => {
+    current ??= begin();
+    return current;
+  };
+}
+
+/** Without the query. */
+function pathOf({ url = '/' }: IncomingMessage): string {
+  const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
+  const query = target.indexOf('?');
+  return query < 0 ? target : target.slice(0, query);
+}
+
+function configDump(dump: unknown): HttpAnswer {
+  const answer = json(dump);
+  const { length } = answer.body;
+  if (length <= maxAnswerBytes) return answer;
+  const message = `the configuration has ${length} characters as JSON: the maximum is ${maxAnswerBytes}`;
+  return problem(429, 'resource_exhausted', message);
+}
+
+async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
+  const status = await inspector.status();
+  const list = await inspector.listClients(create(ListClientsRequestSchema, { limit: clientsShown }));
+  const clients = await collected(ListClientsResponseSchema, list);
+  const model = await live.modelText();
+  return shell(status, model, live.figures(), fallback(status, clients, Date.now()));
+}
+
+function readiness(
+  { ready, reason, upstreams, rollout }: ReadinessReport,
+  problems: readonly Plain<Problem>[] | undefined,
+  listener: 'ADMIN' | 'METRICS',
+): HttpAnswer {
+  const shown = upstreams.map(
+    ({ name, required, connected, stale, refusedStreams, suspectTypes, ...said }) => ({
+      name,
+      ...(required ? {} : { required }),
+      connected,
+      stale,
+      since: stale ? said.staleSince : null,
+      ...(stale ? { reason: said.staleReason } : {}),
+      ...(said.fromSiblingsSince === '' ? {} : { from_siblings_since: said.fromSiblingsSince }),
+      ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: said.lastError }),
+      ...(said.warning === '' ? {} : { warning: said.warning }),
+      ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes.map(({ type }) => type) }),
+    }),
+  );
+  const why = ready ? staleText(upstreams) : reason;
+  const wrong = problems === undefined ? null : wrongOnes(problems).map(problemJson);
+  const answer = { ready, reason: why, problems: wrong, upstreams: shown, ...rolloutJson(rollout, listener) };
+  return json(answer, ready ? 200 : 503);
+}
+
+const titles = new Map<string, string>(
+  Object.entries(problemKinds).map(([kind, { means }]) => [kind, means]),
+);
+
+/** Whoever reaches this listener may read it: it has no names of clients or resources, so its title is that of the kind. */
+function problemJson({ kind, severity, since, clients, upstream, runbook: page }: Plain<Problem>): object {
+  return {
+    kind,
+    title: titles.get(kind) ?? kind,
+    severity,
+    since: since === '' ? null : since,
+    ...(clients === 0 ? {} : { clients }),
+    ...(upstream === '' ? {} : { upstream }),
+    runbook: `docs/runbooks/${page}.md`,
+  };
+}
+
+/** A relay that serves what may be out of date is ready, and says so. */
+function staleText(upstreams: ReadinessReport['upstreams']): string {
+  return upstreams
+    .filter(({ stale }) => stale)
+    .map(({ name, staleReason }) => `stale: ${name} (${staleReason})`)
+    .join(', ');
+}
+
+function rolloutJson(rollout: ReadinessReport['rollout'], listener: 'ADMIN' | 'METRICS'): object {
+  if (rollout === undefined) return {};
+  const { state, since, cause, reason } = rollout;
+  const why = reason === '' || listener === 'METRICS' ? {} : { reason };
+  return { rollout: { state, since, cause, ...why } };
+}
+
+/** What a relay cannot say of itself: it is gone, or was. */
+const ofOtherSources = ['relay-down', 'standstill'];
+
+/** They are part of the package: they must be there when nothing else is. */
+const runbooks: ReadonlySet<string> = new Set([
+  ...Object.values(problemKinds).map(({ runbook }) => runbook),
+  ...ofOtherSources,
+]);
+
+function runbook(name: string): HttpAnswer {
+  try {
+    const body = packageFile(`docs/runbooks/${name}.md`).toString();
+    return { status: 200, type: 'text/plain; charset=utf-8', body };
+  } catch {
+    return problem(404, 'not_found', `docs/runbooks/${name}.md is not installed with this relay`);
+  }
 }

@@ -48,6 +48,10 @@ export class Listed<Desc extends DescMessage> {
   }
 }
 
+/** Where the next part of a list begins, of which so many rows from an offset on are written; 0: it was the last part. */
+export const nextOffset = (offset: number, written: number, total: number): number =>
+  written > 0 && offset + written < total ? offset + written : 0;
+
 /** An answer of the relay: most lists are short. */
 export type Long<Desc extends DescMessage> = MessageInitShape<Desc> | Listed<Desc>;
 
@@ -94,43 +98,43 @@ export async function answered<Desc extends DescMessage>(
   const listed =
     answer instanceof Listed ? answer : new Listed(answer, { field: '', rows: [] }, () => answer);
   if (taker !== undefined && !type.startsWith('application/grpc')) {
-    taker.body = new AnswerWriter(desc, listed, type.includes('json') ? json : binary, slices).chunks();
+    taker.body = chunksOf(desc, listed, type.includes('json') ? json : binary, slices);
     return create(desc);
   }
   const chunks: Uint8Array[] = [];
-  for await (const chunk of new AnswerWriter(desc, listed, binary, slices).chunks()) chunks.push(chunk);
+  for await (const chunk of chunksOf(desc, listed, binary, slices)) chunks.push(chunk);
   const bytes = Buffer.concat(chunks);
   return type.includes('json') ? fromBinary(desc, bytes) : undecoded(desc, bytes);
 }
 
-/** An answer that is made already, as a body: a piece goes out when the client has taken the one before. */
+/** What is made already, as a body: a piece goes out when the other end has taken the one before. */
 export async function* written(pieces: Iterable<Uint8Array>): AsyncIterable<Uint8Array> {
   yield* pieces;
 }
 
 /** How a message is written: rows of its lists first, as they come. */
 interface Format {
-  readonly open: string;
   /** `first`: of the list. */
-  row(field: DescField, message: Uint8Array | string, first: boolean): string | Uint8Array;
-  encode(desc: DescMessage, message: Message): Uint8Array | string;
+  row(field: DescField, message: Encoded, first: boolean): Encoded;
+  encode(desc: DescMessage, message: Message): Encoded;
   /** `sep`: something was written before. */
   begin(field: DescField, sep: boolean): string;
   readonly end: string;
-  rest(desc: DescMessage, message: Message, lists: ReadonlySet<string>, sep: boolean): string | Uint8Array;
+  rest(desc: DescMessage, message: Message, lists: ReadonlySet<string>, sep: boolean): Encoded;
 }
 
+type Encoded = string | Uint8Array;
+
 const json: Format = {
-  open: '{',
   encode: (desc, message) => JSON.stringify(toJson(desc, message, answerJson)),
-  begin: ({ name }, sep) => `${sep ? ',' : ''}${JSON.stringify(name)}:[`,
+  begin: ({ name }, sep) => `${sep ? ',' : '{'}${JSON.stringify(name)}:[`,
   row: (_field, text, first) => (first ? text : `,${String(text)}`),
   end: ']',
   rest(desc, message, lists, sep) {
     const value = toJson(desc, message, answerJson);
     const fields = isObject(value) ? Object.entries(value).filter(([name]) => !lists.has(name)) : [];
-    const text = JSON.stringify(Object.fromEntries(fields)).slice(1);
-    return fields.length > 0 && sep ? `,${text}` : text;
+    const text = JSON.stringify(Object.fromEntries(fields));
+    return sep ? `${fields.length > 0 ? ',' : ''}${text.slice(1)}` : text;
   },
 };
 
@@ -138,7 +142,6 @@ const isObject = (value: unknown): value is JsonObject =>
   typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const binary: Format = {
-  open: '',
   encode: (desc, message) => toBinary(desc, message),
   begin: () => '',
   row: ({ number }, bytes) =>
@@ -152,72 +155,49 @@ interface List {
   readonly rows: Rows;
 }
 
-class AnswerWriter<Desc extends DescMessage> {
-  readonly #desc: Desc;
-  readonly #answer: Listed<Desc>;
-  readonly #format: Format;
-  readonly #slices: TimeSlices;
-  readonly #lists: readonly List[];
-  #parts: Uint8Array[] = [];
-  #size = 0;
-  #left = maxAnswerBytes;
-  #truncated = false;
-
-  constructor(desc: Desc, answer: Listed<Desc>, format: Format, slices: TimeSlices) {
-    this.#desc = desc;
-    this.#answer = answer;
-    this.#format = format;
-    this.#slices = slices;
-    const { lists, size } = this.#known();
-    this.#lists = lists;
-    this.#left -= size;
-    if (this.#left > 0) return;
+function chunksOf<Desc extends DescMessage>(
+  desc: Desc,
+  answer: Listed<Desc>,
+  format: Format,
+  slices: TimeSlices,
+): AsyncIterable<Uint8Array> {
+  const { known, list: long, last } = answer;
+  const { lists, size } = listsOf(desc, answer);
+  let left = maxAnswerBytes - size;
+  if (left <= 0) {
     const message = `without its lists the answer has ${size} bytes: the maximum is ${maxAnswerBytes}`;
     throw new ConnectError(message, Code.ResourceExhausted);
   }
+  let parts: Uint8Array[] = [];
+  let filled = 0;
+  let isTruncated = false;
+  return chunks();
 
-  async *chunks(): AsyncIterable<Uint8Array> {
-    this.#push(this.#format.open);
+  async function* chunks(): AsyncIterable<Uint8Array> {
     let [written, more, sep] = [0, false, false];
-    for (const [index, list] of this.#lists.entries()) {
-      this.#push(this.#format.begin(list.field, sep));
+    for (const [index, list] of lists.entries()) {
+      push(format.begin(list.field, sep));
       sep = true;
-      const budget = { left: Math.floor(this.#left / (this.#lists.length - index)), written: 0, cut: false };
+      const budget = { left: Math.floor(left / (lists.length - index)), written: 0, cut: false };
       const before = budget.left;
       for await (const batch of batches(list.rows)) {
         const rows = batch[Symbol.iterator]();
-        while (!(await this.#slices.run((pace) => this.#fill(list, rows, budget, pace)))) yield this.#take();
+        while (!(await slices.run((pace) => fill(list, rows, budget, pace)))) yield take();
         if (budget.cut) break;
       }
-      this.#left -= before - budget.left;
-      this.#push(this.#format.end);
-      if (list.field.localName === this.#answer.list.field) {
+      left -= before - budget.left;
+      push(format.end);
+      if (list.field.localName === long.field) {
         written = budget.written;
         more = budget.cut;
-      } else if (budget.cut) this.#truncated = true;
+      } else if (budget.cut) isTruncated = true;
     }
-    this.#push(this.#rest(written, more, sep));
-    yield this.#take();
-  }
-
-  /** The lists that are known before, and how much the other fields have. */
-  #known(): { readonly lists: readonly List[]; readonly size: number } {
-    const desc: DescMessage = this.#desc;
-    // A copy: nobody else's lists are cleared.
-    const message = reflect(desc, create(this.#desc, { ...this.#answer.known }));
-    const lists: List[] = [];
-    for (const field of this.#desc.fields) {
-      if (field.fieldKind !== 'list' || field.listKind !== 'message') continue;
-      const known = [...message.get(field)].flatMap((row) => (isReflectMessage(row) ? [row.message] : []));
-      const isLong = field.localName === this.#answer.list.field;
-      lists.push({ field, rows: isLong ? this.#answer.list.rows : known });
-      message.clear(field);
-    }
-    return { lists, size: toBinary(desc, message.message).length };
+    push(ending(written, more, sep));
+    yield take();
   }
 
   /** True: all rows are written, or no more of them fit. False: a chunk is full. */
-  async #fill(
+  async function fill(
     { field }: List,
     rows: Iterator<Message | undefined>,
     budget: { left: number; written: number; cut: boolean },
@@ -225,59 +205,72 @@ class AnswerWriter<Desc extends DescMessage> {
   ): Promise<boolean> {
     for (let next = rows.next(); next.done !== true; next = rows.next()) {
       if (next.value !== undefined) {
-        const row = this.#row(field.message, next.value, budget.left, budget.written === 0);
-        if (row === undefined) {
+        const encoded = row(field.message, next.value, budget.left, budget.written === 0);
+        if (encoded === undefined) {
           budget.cut = true;
           return true;
         }
-        const bytes = this.#push(this.#format.row(field, row, budget.written === 0));
-        budget.left -= bytes;
+        budget.left -= push(format.row(field, encoded, budget.written === 0));
         budget.written++;
       }
-      if (this.#size >= chunkBytes) return false;
+      if (filled >= chunkBytes) return false;
       await pace.yieldIfDue();
     }
     return true;
   }
 
   /** Undefined: it does not fit. One that fits no answer is shown without its own lists. */
-  #row(desc: DescMessage, message: Message, left: number, first: boolean): Uint8Array | string | undefined {
-    const whole = this.#format.encode(desc, message);
-    if (Buffer.byteLength(whole) <= left) return whole;
+  function row(of: DescMessage, message: Message, room: number, first: boolean): Encoded | undefined {
+    const whole = format.encode(of, message);
+    if (Buffer.byteLength(whole) <= room) return whole;
     if (!first) return undefined;
-    this.#truncated = true;
-    const short = reflect(desc, message);
-    for (const field of desc.fields) if (field.fieldKind === 'list') short.clear(field);
-    const text = this.#format.encode(desc, message);
-    return Buffer.byteLength(text) <= left ? text : this.#format.encode(desc, create(desc));
+    isTruncated = true;
+    const short = reflect(of, message);
+    for (const field of of.fields) if (field.fieldKind === 'list') short.clear(field);
+    const text = format.encode(of, message);
+    return Buffer.byteLength(text) <= room ? text : format.encode(of, create(of));
   }
 
-  #rest(written: number, more: boolean, sep: boolean): string | Uint8Array {
-    const { known, last } = this.#answer;
+  function ending(written: number, more: boolean, sep: boolean): Encoded {
     const names = new Set<string>();
-    const message = reflect(this.#desc, create(this.#desc, { ...known, ...last(written, more) }));
-    for (const { field } of this.#lists) {
+    const message = reflect(desc, create(desc, { ...known, ...last(written, more) }));
+    for (const { field } of lists) {
       message.clear(field);
       names.add(field.name);
     }
-    const truncated = this.#desc.field['truncated'];
-    if (this.#truncated && truncated?.fieldKind === 'scalar') message.set(truncated, true);
-    return this.#format.rest(this.#desc, message.message, names, sep);
+    const truncated = desc.field['truncated'];
+    if (isTruncated && truncated?.fieldKind === 'scalar') message.set(truncated, true);
+    return format.rest(desc, message.message, names, sep);
   }
 
-  #push(part: string | Uint8Array): number {
+  function push(part: Encoded): number {
     const bytes = typeof part === 'string' ? Buffer.from(part) : part;
-    if (bytes.length > 0) this.#parts.push(bytes);
-    this.#size += bytes.length;
+    if (bytes.length > 0) parts.push(bytes);
+    filled += bytes.length;
     return bytes.length;
   }
 
-  #take(): Uint8Array {
-    const chunk = Buffer.concat(this.#parts);
-    this.#parts = [];
-    this.#size = 0;
+  function take(): Uint8Array {
+    const chunk = Buffer.concat(parts);
+    parts = [];
+    filled = 0;
     return chunk;
   }
+}
+
+/** The lists of an answer, and how much its other fields have before those are written. */
+function listsOf<Desc extends DescMessage>(given: Desc, { known, list: long }: Listed<Desc>) {
+  const desc: DescMessage = given;
+  // A copy: nobody else's lists are cleared.
+  const message = reflect(desc, create(given, { ...known }));
+  const lists: List[] = [];
+  for (const field of given.fields) {
+    if (field.fieldKind !== 'list' || field.listKind !== 'message') continue;
+    const rows = [...message.get(field)].flatMap((row) => (isReflectMessage(row) ? [row.message] : []));
+    lists.push({ field, rows: field.localName === long.field ? long.rows : rows });
+    message.clear(field);
+  }
+  return { lists, size: toBinary(desc, message.message).length };
 }
 
 const batches = (

@@ -47,9 +47,10 @@ const maxOpen = 16;
 /** Listens with Node's own HTTP/1.1 server, for operators and what scrapes the relay. `name` is for the log. */
 export async function startHttpListener(
   name: string,
-  { host, port, tls, accounts = boundlessAccounts(systemClock), log }: HttpListenerOptions,
+  options: HttpListenerOptions,
   handle: RequestListener,
 ): Promise<Result<HttpListener>> {
+  const { host, port, tls, log } = options;
   const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
   if (checked?.ok === false) return checked;
   const server =
@@ -69,17 +70,9 @@ export async function startHttpListener(
     server.listen({ host, port }, () => {
       server.off('error', refused);
       server.on('error', (error) => log.error(`${name}: cannot accept connections`, { error }));
-      resolve(ok(new HttpListener(server, { name, host, ca: tls?.ca, accounts, handle })));
+      resolve(ok(listenerOn(server, name, options, handle)));
     });
   });
-}
-
-interface Parts {
-  readonly name: string;
-  readonly host: string;
-  readonly ca: Buffer | undefined;
-  readonly accounts: Accounts;
-  readonly handle: RequestListener;
 }
 
 /** A connection, in its TLS handshake too. */
@@ -91,75 +84,71 @@ interface Visit {
   ends?: Timer;
 }
 
-export class HttpListener {
+export interface HttpListener {
   /** HOST:PORT with the port that was bound. */
   readonly address: string;
-  readonly #server: Server | TlsServer;
-  readonly #parts: Parts;
-  /** What a place is called in accounts. */
-  readonly #place: string;
-  /** By the address and port of the other end; idle ones first, those that have been so for longest before the others. */
-  readonly #visits = new Map<string, Visit>();
-  #ca: Buffer | undefined;
-  #authorities: ClientAuthorities | undefined;
-
-  constructor(server: Server | TlsServer, parts: Parts) {
-    this.#server = server;
-    this.#parts = parts;
-    this.#place = `${parts.name} connections`;
-    this.#ca = parts.ca;
-    this.#authorities = parts.ca && new ClientAuthorities(parts.ca);
-    const bound = server.address();
-    this.address =
-      typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : parts.host;
-    server.on('connection', (socket: Socket) => {
-      if (!(socket instanceof TLSSocket)) this.#connected(socket);
-    });
-    server.on('secureConnection', (socket: TLSSocket) => this.#verified(socket));
-    server.on('request', (request, response) => this.#requested(request, response));
-  }
-
   /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
-  setTls(material: TlsMaterial): Result<undefined> {
-    const server = this.#server;
-    if (!('setSecureContext' in server)) return fail(`${this.address} is served without TLS`);
-    const checked = checkTlsMaterial(material);
-    if (!checked.ok) return checked;
-    server.setSecureContext(serverContextOptions(material));
-    const { ca } = material;
-    if (ca !== undefined && this.#ca?.equals(ca) !== true) server.closeAllConnections();
-    this.#ca = ca;
-    this.#authorities = ca && new ClientAuthorities(ca);
-    return ok(undefined);
-  }
-
+  setTls(material: TlsMaterial): Result<undefined>;
   /** Stops listening and cuts what is open: no answer of this listener takes long. */
-  close(): Promise<void> {
-    return new Promise((resolve) => {
-      this.#server.close(() => resolve());
-      this.#server.closeAllConnections();
-    });
-  }
+  close(): Promise<void>;
+}
 
-  #connected(socket: Socket): void {
+function listenerOn(
+  server: Server | TlsServer,
+  name: string,
+  { host, tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
+  handle: RequestListener,
+): HttpListener {
+  /** What a place is called in accounts. */
+  const place = `${name} connections`;
+  /** By the address and port of the other end; idle ones first, those that have been so for longest before the others. */
+  const visits = new Map<string, Visit>();
+  let ca = tls?.ca;
+  let authorities = ca && new ClientAuthorities(ca);
+  const bound = server.address();
+  const address =
+    typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : host;
+  server.on('connection', (socket: Socket) => {
+    if (!(socket instanceof TLSSocket)) connected(socket);
+  });
+  server.on('secureConnection', verified);
+  server.on('request', requested);
+
+  return {
+    address,
+    setTls(material) {
+      if (!('setSecureContext' in server)) return fail(`${address} is served without TLS`);
+      const checked = checkTlsMaterial(material);
+      if (!checked.ok) return checked;
+      server.setSecureContext(serverContextOptions(material));
+      if (material.ca !== undefined && ca?.equals(material.ca) !== true) server.closeAllConnections();
+      ca = material.ca;
+      authorities = ca && new ClientAuthorities(ca);
+      return ok(undefined);
+    },
+    close: () =>
+      new Promise((resolve) => {
+        server.close(() => resolve());
+        server.closeAllConnections();
+      }),
+  };
+
+  function connected(socket: Socket): void {
     const key = addressOf(socket);
-    const account = this.#parts.accounts.of({ address: key, unix: false, uriSans: [], dnsSans: [] });
-    const isFull = this.#visits.size >= maxConnections;
-    if (
-      (isFull || account.count(this.#place) >= maxPerAddress) &&
-      !this.#makeRoom(isFull ? undefined : account)
-    ) {
+    const account = accounts.of({ address: key, unix: false, uriSans: [], dnsSans: [] });
+    const isFull = visits.size >= maxConnections;
+    if ((isFull || account.count(place) >= maxPerAddress) && !makeRoom(isFull ? undefined : account)) {
       socket.destroy();
       return;
     }
     const visit: Visit = { socket, account, answers: new Set() };
-    account.enter(this.#place);
-    this.#visits.set(key, visit);
+    account.enter(place);
+    visits.set(key, visit);
     socket.on('error', () => undefined);
     socket.once('close', () => {
       visit.ends?.cancel();
-      account.leave(this.#place);
-      if (this.#visits.get(key) === visit) this.#visits.delete(key);
+      account.leave(place);
+      if (visits.get(key) === visit) visits.delete(key);
     });
   }
 
@@ -167,33 +156,32 @@ export class HttpListener {
    * Whoever probes always gets in: a connection that asks for nothing gives way, else one whose client does not read what
    * it asked for. `of`: only this peer's.
    */
-  #makeRoom(of: Account | undefined): boolean {
-    const own = this.#visits.entries().filter(([, { account }]) => of === undefined || account === of);
-    const visits = [...own];
+  function makeRoom(of: Account | undefined): boolean {
+    const own = [...visits.entries().filter(([, { account }]) => of === undefined || account === of)];
     const victim =
-      visits.find(([, { answers }]) => answers.size === 0) ??
-      visits.find(([, { answers }]) => answers.values().some(isUnread));
+      own.find(([, { answers }]) => answers.size === 0) ??
+      own.find(([, { answers }]) => answers.values().some(isUnread));
     if (victim === undefined) return false;
     const [key, { socket }] = victim;
-    this.#visits.delete(key);
+    visits.delete(key);
     socket.destroy();
     return true;
   }
 
   /** A resumed TLS session was verified when it began, so its certificate may have ended since. */
-  #verified(socket: TLSSocket): void {
+  function verified(socket: TLSSocket): void {
     const certificate = socket.authorized ? socket.getPeerX509Certificate() : undefined;
-    if (certificate === undefined || this.#authorities === undefined) return;
-    const left = this.#authorities.clientOf(certificate).validUntil - Date.now();
-    const visit = this.#visits.get(addressOf(socket));
+    if (certificate === undefined || authorities === undefined) return;
+    const left = authorities.clientOf(certificate).validUntil - Date.now();
+    const visit = visits.get(addressOf(socket));
     // A handshake may have begun with the authorities of before.
-    if (left <= 0 || visit === undefined || !this.#authorities.vouchFor(certificate)) socket.destroy();
+    if (left <= 0 || visit === undefined || !authorities.vouchFor(certificate)) socket.destroy();
     else visit.ends = systemClock.after(left, () => socket.destroy());
   }
 
-  #requested(request: IncomingMessage, response: Parameters<RequestListener>[1]): void {
+  function requested(request: IncomingMessage, response: Parameters<RequestListener>[1]): void {
     const key = addressOf(request.socket);
-    const visit = this.#visits.get(key);
+    const visit = visits.get(key);
     if (visit === undefined || visit.answers.size >= maxOpen) {
       request.socket.destroy();
       return;
@@ -202,10 +190,10 @@ export class HttpListener {
     response.once('close', () => {
       visit.answers.delete(response);
       // It is the last that was in use.
-      if (this.#visits.delete(key)) this.#visits.set(key, visit);
+      if (visits.delete(key)) visits.set(key, visit);
     });
     // Charged, and never made to wait: probes and operators come first.
-    visit.account.work(() => this.#parts.handle(request, response));
+    visit.account.work(() => handle(request, response));
   }
 }
 

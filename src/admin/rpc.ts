@@ -19,61 +19,58 @@ const { method } = AdminService;
 
 type Operations = Methods[(typeof verbs)[number]];
 
-export function adminRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+export function adminRoutes(router: ConnectRouter, inspector: Inspector, failed: Failed): void {
   const { changes } = inspector;
-  return (router) => {
-    clientRoutes(inspector, () => inspector.status(), failed)(router);
-    const unary = unaryOn(router, failed);
-    // What an operator decides about changes: with a warning if a restart would lose it.
-    const kept = async <T>(done: Awaitable<T>) => {
-      // What is refused may have changed something before.
-      const [answer] = await Promise.allSettled([done]);
-      const warning = await inspector.notKept();
-      if (answer.status === 'rejected') throw answer.reason;
-      return { ...answer.value, warning };
-    };
-    unary(method.explainClient, (request) => inspector.explainClient(request));
-    unary(method.listResources, (request) => inspector.listResources(request));
-    unary(method.listMatches, (request) => inspector.listMatches(request));
-    unary(method.history, (request) => changes.history(request));
-    unary(method.diff, (request) => changes.diff(request));
-    unary(method.rollback, (request, call) => kept(changes.rollback(request, call)));
-    unary(method.check, (request) => inspector.check(request));
-    unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
-    unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
-    for (const verb of verbs)
-      unary<Operations['input'], Operations['output']>(method[verb], (request, { operator }) => {
-        const operate = async () => {
-          const { names, ...wave } = await inspector.operate(operationOf(verb, request, operator));
-          // Each answer takes what it has a field for.
-          return { pending: names, released: names, promoted: names, discarded: names, ...wave };
-        };
-        return kept(operate());
-      });
+  clientRoutes(router, inspector, () => inspector.status(), failed);
+  const unary = unaryOn(router, failed);
+  // What an operator decides about changes: with a warning if a restart would lose it.
+  const kept = async <T>(done: Awaitable<T>) => {
+    // What is refused may have changed something before.
+    const [answer] = await Promise.allSettled([done]);
+    const warning = await inspector.notKept();
+    if (answer.status === 'rejected') throw answer.reason;
+    return { ...answer.value, warning };
   };
+  unary(method.explainClient, (request) => inspector.explainClient(request));
+  unary(method.listResources, (request) => inspector.listResources(request));
+  unary(method.listMatches, (request) => inspector.listMatches(request));
+  unary(method.history, (request) => changes.history(request));
+  unary(method.diff, (request) => changes.diff(request));
+  unary(method.rollback, (request, call) => kept(changes.rollback(request, call)));
+  unary(method.check, (request) => inspector.check(request));
+  unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
+  unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
+  for (const verb of verbs)
+    unary<Operations['input'], Operations['output']>(method[verb], (request, { operator }) => {
+      const operate = async () => {
+        const { names, ...wave } = await inspector.operate(operationOf(verb, request, operator));
+        // Each answer takes what it has a field for.
+        return { pending: names, released: names, promoted: names, discarded: names, ...wave };
+      };
+      return kept(operate());
+    });
 }
 
 /** What a worker is asked too. */
 export function clientRoutes(
+  router: ConnectRouter,
   clients: ClientMethods,
   status: () => Awaitable<Partial<Answer<'status'>>>,
   failed: Failed,
-): (router: ConnectRouter) => void {
-  return (router) => {
-    const unary = unaryOn(router, failed);
-    unary(method.status, status);
-    unary(method.explain, (request) => clients.explain(request));
-    unary(method.getResource, (request) => clients.getResource(request));
-    unary(method.listClients, (request) => clients.listClients(request));
-    unary(method.getClient, (request) => clients.getClient(request));
-    unary(method.listClasses, () => clients.listClasses());
-    unary(method.load, (request) => clients.load(request));
-    unary(method.compareConfiguration, (request, call) => clients.compareConfiguration(request, call));
-    unary(method.wait, (request, call) => clients.wait(request, call));
-    router.rpc(method.tap, async function* (request, context) {
-      yield* clients.tap(request, callOf(context));
-    });
-  };
+): void {
+  const unary = unaryOn(router, failed);
+  unary(method.status, status);
+  unary(method.explain, (request) => clients.explain(request));
+  unary(method.getResource, (request) => clients.getResource(request));
+  unary(method.listClients, (request) => clients.listClients(request));
+  unary(method.getClient, (request) => clients.getClient(request));
+  unary(method.listClasses, () => clients.listClasses());
+  unary(method.load, (request) => clients.load(request));
+  unary(method.compareConfiguration, (request, call) => clients.compareConfiguration(request, call));
+  unary(method.wait, (request, call) => clients.wait(request, call));
+  router.rpc(method.tap, async function* (request, context) {
+    yield* clients.tap(request, callOf(context));
+  });
 }
 
 const callOf = ({ values, signal }: HandlerContext): Call => ({ operator: values.get(operatorKey), signal });
@@ -92,29 +89,27 @@ function unaryOn(router: ConnectRouter, failed: Failed) {
 }
 
 /** StreamClientStatus is for gRPC on the xDS listener: HTTP/1.1 has no streams in both directions. */
-export function adminCsdsRoutes(inspector: Inspector, failed: Failed): (router: ConnectRouter) => void {
+export function adminCsdsRoutes(router: ConnectRouter, inspector: Inspector, failed: Failed): void {
   const slices = new TimeSlices(systemClock);
   const bound = { useProtoFieldName: true, maxBytes: maxAnswerBytes };
   // Made whole, to know whether it is too large: one after the other.
   const turns = new Turns<undefined>();
-  return (router) => {
-    router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
-      reported(async () => {
-        const taker = context.values.get(takerKey);
-        const type = context.requestHeader.get('content-type') ?? '';
-        const isBody = taker !== undefined && !type.startsWith('application/grpc');
-        const pieces = await turns.run(undefined, async () => {
-          const found = valueOf(await inspector.clientStatus(request, maxAnswerBytes));
-          return isBody && type.includes('json')
-            ? valueOf(await slices.run((pace) => statusJson(found, bound, pace)))
-            : found;
-        });
-        if (!isBody) return encodedResponse(pieces);
-        taker.body = written(pieces);
-        return create(ClientStatusResponseSchema);
-      }, failed),
-    );
-  };
+  router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
+    reported(async () => {
+      const taker = context.values.get(takerKey);
+      const type = context.requestHeader.get('content-type') ?? '';
+      const isBody = taker !== undefined && !type.startsWith('application/grpc');
+      const pieces = await turns.run(undefined, async () => {
+        const found = valueOf(await inspector.clientStatus(request, maxAnswerBytes));
+        return isBody && type.includes('json')
+          ? valueOf(await slices.run((pace) => statusJson(found, bound, pace)))
+          : found;
+      });
+      if (!isBody) return encodedResponse(pieces);
+      taker.body = written(pieces);
+      return create(ClientStatusResponseSchema);
+    }, failed),
+  );
 }
 
 async function reported<T>(run: () => Awaitable<T>, failed: Failed): Promise<T> {

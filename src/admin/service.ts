@@ -2,6 +2,7 @@ import type { Message, MessageShape } from '@bufbuild/protobuf';
 import type { UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Result } from '../model/result.ts';
 import type { CertificateState } from '../observe/certificates.ts';
@@ -79,8 +80,8 @@ export interface Inspector
   ready(): ReadinessReport;
   /** Those of `status`, for probes: as of a few seconds ago. Undefined: not known yet. */
   problems(): Awaitable<readonly Plain<Problem>[] | undefined>;
-  /** Freeze, Unfreeze, Promote, Release or Discard: how many names that was for, and the wave that they were in. */
-  operate(operation: Operation): Awaitable<Operated>;
+  /** Freeze, Unfreeze, Promote, Release or Discard: how many names that was for, and the wave that has ended (0: none). */
+  operate(operation: Operation): Awaitable<Readonly<Record<'names' | 'wave' | 'waves', number>>>;
   /** Why a restart would lose what operators do; undefined if it would not, or nothing is persisted at all. */
   notKept(): Awaitable<string | undefined>;
   /** The configuration in force as JSON, secrets redacted. */
@@ -91,25 +92,8 @@ export interface Inspector
   clientStatus(request: ClientStatusRequest, maxBytes: number): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }
 
-/** What an operator has done. */
-export interface Operated {
-  readonly names: number;
-  /** That has ended; 0: none has. */
-  readonly wave: number;
-  /** How many there are. */
-  readonly waves: number;
-}
-
-/** Where a change stands (AdminService's RolloutStatus has all of it). */
-export interface RolloutSummary {
-  readonly state: string;
-  /** Milliseconds since the epoch. */
-  readonly since: number;
-  /** The kind of reason for which it is held; undefined: it is not. */
-  readonly cause: string | undefined;
-  /** With names of resources and the words of clients and operators. */
-  readonly reason: string;
-}
+/** Where a change stands. */
+export type RolloutSummary = Pick<Plain<RolloutStatus>, 'state' | 'since' | 'cause' | 'reason'>;
 
 export interface ReadinessReport {
   readonly ready: boolean;

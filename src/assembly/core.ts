@@ -3,7 +3,7 @@ import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
-import { StatusScopes } from '../inspect/csds.ts';
+import { type StatusScopes, statusScopes } from '../inspect/csds.ts';
 import { sampleOf } from '../inspect/gauge-sample.ts';
 import { Staleness } from '../inspect/staleness.ts';
 import type { LoadServer } from '../load/load-server.ts';
@@ -508,7 +508,7 @@ function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
   return {
     config,
     rules,
-    statusScopes: new StatusScopes(config, (peer) => rules.accessOf(peer)),
+    statusScopes: statusScopes(config, (peer) => rules.accessOf(peer)),
     limits: {
       maxSubscriptions: limits.maxSubscriptionsPerStream,
       maxNamesLength: limits.maxRequestBytes,
@@ -647,7 +647,7 @@ export async function openTraces(
 ): Promise<Spans | undefined> {
   const { otlpEndpoint: endpoint, ratio } = tracing;
   if (endpoint === undefined) return undefined;
-  const { OtlpSpans } = await import('../observe/otlp-spans.ts');
+  const { otlpSpans } = await import('../observe/otlp-spans.ts');
   const conditions = new Conditions(log);
-  return new OtlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
+  return otlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
 }

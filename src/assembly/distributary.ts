@@ -11,9 +11,9 @@ import { parseConfig } from '../config/load.ts';
 import { warnings } from '../config/warnings.ts';
 import { CompareConfigurationRequestSchema } from '../gen/distributary/admin/v1/configuration_pb.ts';
 import { Recorder } from '../history/recorder.ts';
-import { Inspection } from '../inspect/inspection.ts';
-import { type ClientsView, LocalClients } from '../inspect/local-clients.ts';
-import { ProblemLog } from '../inspect/problem-log.ts';
+import { type Inspection, inspection } from '../inspect/inspection.ts';
+import { type ClientsView, localClients } from '../inspect/local-clients.ts';
+import { problemLog } from '../inspect/problem-log.ts';
 import { diskText } from '../inspect/problems.ts';
 import { discardedFacts } from '../inspect/rollout-status.ts';
 import { typeUrl } from '../model/brand.ts';
@@ -21,8 +21,8 @@ import { Sweep, systemClock, within } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { checkStates } from '../model/rollout.ts';
 import { gatedByDefault, typeByName, typeInfo } from '../model/types.ts';
-import { Figures } from '../observe/figures.ts';
-import { RecentLines } from '../observe/log.ts';
+import { takeFigures } from '../observe/figures.ts';
+import { type RecentLine, withRecentLines } from '../observe/log.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
 import type { Reading } from '../observe/series.ts';
 import { RolloutFile } from '../rollout/rollout-file.ts';
@@ -50,7 +50,7 @@ const problemsMs = 5000;
 export class Distributary {
   readonly #core: Core;
   /** The clients of this process: none where workers serve them. */
-  readonly #own: LocalClients;
+  readonly #own: ClientsView;
   readonly #mode: ServingMode;
   readonly #inspection: Inspection;
   readonly #upstreams: UpstreamSet;
@@ -71,7 +71,7 @@ export class Distributary {
   #configuredAt = this.#startedAt;
   /** Undefined: the last new version of the configuration was taken. */
   #refusedConfiguration: RefusedConfiguration | undefined;
-  readonly #figures = new Figures(systemClock, async () => (await this.#serving?.counters()) ?? []);
+  readonly #figures = takeFigures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls = (): void => {};
   /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
   readonly #problemsWatch = new Sweep(systemClock, problemsMs, () => {
@@ -80,7 +80,12 @@ export class Distributary {
   });
 
   /** `lines`: those of the log. */
-  private constructor(config: Config, dependencies: CoreDependencies, mode: ServingMode, lines: RecentLines) {
+  private constructor(
+    config: Config,
+    dependencies: CoreDependencies,
+    mode: ServingMode,
+    lines: () => readonly RecentLine[],
+  ) {
     this.#started = config;
     this.#config = config;
     this.#mode = mode;
@@ -127,12 +132,11 @@ export class Distributary {
       mode.role,
     );
     this.#core = core;
-    this.#own = new LocalClients(core, reloadPreview(core), () => core.rollout.canaries);
+    this.#own = localClients(core, reloadPreview(core), () => core.rollout.canaries);
     this.#upstreams = new UpstreamSet(core, config);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
-    const problemLog = new ProblemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving);
-    this.#inspection = new Inspection({
+    this.#inspection = inspection({
       relay: core.relay,
       staleness: core.staleness,
       clients: () => this.#clients,
@@ -144,9 +148,7 @@ export class Distributary {
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
-      found: (problems) => problemLog.look(problems),
-      compareConfiguration: (request, call) => this.#compare(request, call),
-      configDump: () => dumpInForce(this.#started, this.#config),
+      found: problemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
@@ -154,17 +156,21 @@ export class Distributary {
       },
       rollout: core.rollout,
       askCheck: (name) => core.checks.askNow(name),
-      notKept: () => this.#notKept(),
       log: dependencies.log,
       logLevels: core.logLevels,
-      page: {
-        facts: () => this.#pageFacts(),
-        figures: () => this.#figures.points,
-        lines: () => lines.lines,
-        upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
+      own: {
+        compareConfiguration: (request, call) => this.#compare(request, call),
+        configDump: () => dumpInForce(this.#started, this.#config),
+        metricsText: async () => (await this.#serving?.metricsText()) ?? '',
+        notKept: () => this.#notKept(),
+        page: {
+          facts: () => this.#pageFacts(),
+          figures: () => this.#figures.points,
+          lines,
+          upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
+        },
       },
       maxResponseBytes: () => this.#config.limits.maxResponseBytes,
-      metricsText: async () => (await this.#serving?.metricsText()) ?? '',
     });
   }
 
@@ -175,8 +181,7 @@ export class Distributary {
     mode: ServingMode = IN_PROCESS,
   ): Promise<Result<Distributary>> {
     const { version } = dependencies;
-    const lines = new RecentLines(() => systemClock.now());
-    const log = lines.of(dependencies.log);
+    const { log, lines } = withRecentLines(dependencies.log, () => systemClock.now());
     const spans = await openTraces(config, log, version);
     const started = new Distributary(config, { ...dependencies, log, spans }, mode, lines);
     await started.#begin();

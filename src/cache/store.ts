@@ -287,7 +287,7 @@ export class Store extends CatalogReader {
     const table = this.tables.get(interest.type);
     const content = table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
     if (!content.hasContent || interest.type !== assignmentType) return content;
-    if (this.#options.leavesBehind?.(interest) === false) return content;
+    if (this.tables.options.leavesBehind?.(interest) === false) return content;
     const clusters = this.tables.get(clusterType);
     // Of clusters that are held back some clients see others.
     if (clusters === undefined || clusters.held.size > 0) return content;

@@ -122,10 +122,7 @@ export const diff = relayCommand({
 
 type Side = NonNullable<MessageInitShape<typeof DiffSideSchema>['of']>;
 
-interface Sides {
-  readonly from: Side;
-  readonly to: Side;
-}
+type Sides = Readonly<Record<'from' | 'to', Side>>;
 
 type Given = Omit<ValuesOf<typeof flags>, 'type' | 'name'>;
 

@@ -134,13 +134,7 @@ export const required = <Value>(flag: Flag<Value>): Flag<Value> => ({
 });
 
 /** The flags do not go together: exit 2, the usage line on stderr. */
-export class UsageError {
-  readonly message: string;
-
-  constructor(message: string) {
-    this.message = message;
-  }
-}
+export class UsageError extends Error {}
 
 /** What of a command its help, completion and the reference tell. */
 interface About {
@@ -174,8 +168,6 @@ export interface Definition<Declared extends Flags, Shared extends Flags = typeo
 export interface Command extends Pick<About, 'does' | 'operands'> {
   (argv: readonly string[], terminal?: Terminal): Promise<number>;
   readonly flags: Flags;
-  /** What is wrong with a command line, if something is. */
-  readonly problem: (argv: readonly string[]) => string | undefined;
 }
 
 const everywhere = {
@@ -194,7 +186,6 @@ export function commandWith<const Shared extends Flags, const Declared extends F
 ): Command {
   const { name, does, flags, operands, run } = definition;
   const all = { ...flags, ...shared, ...everywhere };
-  const read = (argv: readonly string[]) => parse(argv, all, operands?.most ?? 0);
   const command = async (argv: readonly string[], terminal: Terminal = processTerminal): Promise<number> => {
     const columns = Math.min(columnsOf(terminal), widestHelp);
     const refuse = (message: string): 2 => {
@@ -202,7 +193,7 @@ export function commandWith<const Shared extends Flags, const Declared extends F
       terminal.err(`${printable(message)}\n\n${usageLine(definition, all, columns)}\n\n${more}\n`);
       return 2;
     };
-    const parsed = read(argv);
+    const parsed = parse(argv, all, operands?.most);
     if (!parsed.ok) return refuse(parsed.error);
     const { texts, operands: given } = parsed.value;
     if (texts.has('help')) {
@@ -220,11 +211,7 @@ export function commandWith<const Shared extends Flags, const Declared extends F
     const outcome = await run(own.value, { terminal, operands: given, shared: others.value });
     return outcome instanceof UsageError ? refuse(outcome.message) : outcome;
   };
-  const problem = (argv: readonly string[]): string | undefined => {
-    const parsed = read(argv);
-    return parsed.ok ? undefined : parsed.error;
-  };
-  const told = { does, flags: all, problem, ...(operands === undefined ? {} : { operands }) };
+  const told = { does, flags: all, ...(operands === undefined ? {} : { operands }) };
   return Object.defineProperty(Object.assign(command, told), 'name', { value: name });
 }
 
@@ -237,7 +224,7 @@ interface Read {
 }
 
 /** node:util parseArgs, whose own messages have no hints. */
-function parse(argv: readonly string[], flags: Flags, most: number): Result<Read> {
+export function parse(argv: readonly string[], flags: Flags, most = 0): Result<Read> {
   const options = Object.fromEntries(
     Object.entries(flags).map(([name, { value, short }]) => [
       name,

@@ -186,14 +186,9 @@ function listed({ environment }: Terminal): Result<Shown> {
   const read = readContexts(environment);
   if (!read.ok) return read;
   const { current, contexts } = read.value;
-  const rows = Object.entries(contexts).map(([name, { admin, cert, key, ca }]) => ({
-    name,
-    current: name === current,
-    admin,
-    cert,
-    key,
-    ca,
-  }));
+  const rows = Object.entries(contexts).map(([name, one]) =>
+    Object.assign({ name, current: name === current }, one),
+  );
   return ok({
     json: () => ({ contexts: rows }),
     text: (view) =>

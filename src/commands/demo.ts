@@ -162,7 +162,7 @@ function startClient(
   };
   // Each line needs an answer of the relay, so responses are told one after the other, in order.
   let told = Promise.resolve();
-  const client = new DemoClient(xds, `demo-${id}`, env, {
+  const client = demoClient(xds, `demo-${id}`, env, {
     received: (response, rejection) => {
       told = told.then(() => tell(response, rejection));
     },
@@ -227,50 +227,48 @@ interface DemoEvents {
   readonly ended: (reason: string) => void;
 }
 
-/** A client as Envoy is one: delta ADS, plain names, a node with metadata. It rejects what is in deploy/demo/broken. */
-export class DemoClient {
-  readonly #client: Client;
-  readonly #stream: ClientDuplexStream<DeltaDiscoveryRequest, DeltaDiscoveryResponse>;
-  #closed = false;
-
-  /** `address`: of the relay's xDS listener. `env`: what it tells in node.metadata. */
-  constructor(address: string, id: string, env: string, events: DemoEvents) {
-    this.#client = new Client(address, credentials.createInsecure());
-    this.#stream = this.#client.makeBidiStreamRequest(
+/**
+ * A client as Envoy is one: delta ADS, plain names, a node with metadata. It rejects what is in deploy/demo/broken.
+ * `address`: of the relay's xDS listener. `env`: what it tells in node.metadata.
+ */
+export function demoClient(address: string, id: string, env: string, events: DemoEvents) {
+  const client = new Client(address, credentials.createInsecure());
+  const stream: ClientDuplexStream<DeltaDiscoveryRequest, DeltaDiscoveryResponse> =
+    client.makeBidiStreamRequest(
       `/${ADS_SERVICE}/DeltaAggregatedResources`,
       (request: DeltaDiscoveryRequest) => Buffer.from(toBinary(DeltaDiscoveryRequestSchema, request)),
       (bytes) => fromBinary(DeltaDiscoveryResponseSchema, bytes),
     );
-    this.#stream.on('data', (response: DeltaDiscoveryResponse) => {
-      const { typeUrl, nonce: responseNonce } = response;
-      const reason = rejectionOf(response);
-      const said =
-        reason === undefined ? {} : { errorDetail: { code: Code.INVALID_ARGUMENT, message: reason } };
-      this.#send({ typeUrl, responseNonce, ...said });
-      events.received(response, reason);
-    });
-    const ended = (reason: string): void => {
-      if (!this.#closed) events.ended(reason);
-    };
-    this.#stream.on('error', ({ message }) => ended(message));
-    this.#stream.on('end', () => ended('the relay ended the stream'));
-    const node = { id, cluster: 'demo', metadata: { env } };
-    for (const short of demoTypes) {
-      // The node is needed on the first message only (protocol §3.1).
-      const first = short === demoTypes[0] ? { node } : {};
-      this.#send({ ...first, typeUrl: typeByName(short) ?? '', resourceNamesSubscribe: ['*'] });
-    }
+  let isClosed = false;
+  const send = (request: MessageInitShape<typeof DeltaDiscoveryRequestSchema>): void => {
+    stream.write(create(DeltaDiscoveryRequestSchema, request));
+  };
+  const ended = (reason: string): void => {
+    if (!isClosed) events.ended(reason);
+  };
+  stream.on('data', (response: DeltaDiscoveryResponse) => {
+    const { typeUrl, nonce: responseNonce } = response;
+    const reason = rejectionOf(response);
+    const said =
+      reason === undefined ? {} : { errorDetail: { code: Code.INVALID_ARGUMENT, message: reason } };
+    send({ typeUrl, responseNonce, ...said });
+    events.received(response, reason);
+  });
+  stream.on('error', ({ message }) => ended(message));
+  stream.on('end', () => ended('the relay ended the stream'));
+  const node = { id, cluster: 'demo', metadata: { env } };
+  for (const short of demoTypes) {
+    // The node is needed on the first message only (protocol §3.1).
+    const first = short === demoTypes[0] ? { node } : {};
+    send({ ...first, typeUrl: typeByName(short) ?? '', resourceNamesSubscribe: ['*'] });
   }
-
-  close(): void {
-    this.#closed = true;
-    this.#stream.cancel();
-    this.#client.close();
-  }
-
-  #send(request: MessageInitShape<typeof DeltaDiscoveryRequestSchema>): void {
-    this.#stream.write(create(DeltaDiscoveryRequestSchema, request));
-  }
+  return {
+    close(): void {
+      isClosed = true;
+      stream.cancel();
+      client.close();
+    },
+  };
 }
 
 /** In Envoy's words. */

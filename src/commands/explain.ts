@@ -1,4 +1,8 @@
-import type { ClientTypeState, ExplainResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type {
+  ClientTypeState,
+  ExplainRequest,
+  ExplainResponse,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ExplainClientResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { command } from '../inspect/problem-parts.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
@@ -128,10 +132,7 @@ function holdingTexts({ client: id, holdings, total }: ExplainClientResponse, vi
   ];
 }
 
-interface Resource {
-  readonly type: string;
-  readonly name: string;
-}
+type Resource = Pick<ExplainRequest, 'type' | 'name'>;
 
 /** What such a client gets, or why it gets nothing. */
 function verdictText(response: ExplainResponse, { type, name }: Resource): string {
@@ -155,11 +156,9 @@ function detailTexts(response: ExplainResponse, view: View): readonly string[] {
 }
 
 /** How the client stands to the type's last response (protocol §9), in words. */
-const states: ReadonlyMap<string, string> = new Map([
-  ['SYNCED', 'acknowledged'],
+const states: ReadonlyMap<string, string> = new Map<string, string>([
+  ...heldStates,
   ['NOT_SENT', 'nothing sent yet'],
-  ['STALE', 'not acknowledged yet'],
-  ['ERROR', 'rejected'],
   ['MISSING', 'something it subscribes to does not exist for it'],
 ]);
 

@@ -79,16 +79,14 @@ export async function everyPart<
   return Object.assign(whole, { [next]: 0 });
 }
 
-interface Unanswered {
-  readonly text: string;
-  readonly code: number;
-}
-
 interface Question<Declared extends Flags> extends Omit<Definition<Declared>, 'run'> {
   /** It has --watch. */
   readonly watch?: true;
   /** Where the relay cannot be asked: what is said on stdout, and the exit code. Left out: a line on stderr, and 1. */
-  readonly unanswered?: (values: ValuesOf<Declared>, why: string) => Unanswered | undefined;
+  readonly unanswered?: (
+    values: ValuesOf<Declared>,
+    why: string,
+  ) => readonly [text: string, code: number] | undefined;
   /** What does not go together is refused before the relay is asked. */
   readonly ask: (
     values: ValuesOf<Declared>,
@@ -108,9 +106,9 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
       const format = outputOf(shared);
       if (format instanceof UsageError) return format;
       const otherwise = (why: string): number | undefined => {
-        const said = unanswered?.(values, why);
-        if (said !== undefined) terminal.out(`${said.text}\n`);
-        return said?.code;
+        const [said, code] = unanswered?.(values, why) ?? [];
+        if (said !== undefined) terminal.out(`${said}\n`);
+        return code;
       };
       const run = async (client: AdminClient): Promise<number> => {
         // What is said meanwhile is for people, not for who reads the answer.

@@ -2,7 +2,7 @@ import { Distributary } from '../assembly/distributary.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { warningLine, warnings } from '../config/warnings.ts';
+import { warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
 import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import { errorMessage, type Result } from '../model/result.ts';
@@ -33,7 +33,7 @@ export async function serve(
   logRuntimeWarnings(log);
   sayStart(loaded.value, log);
   warn(loaded.value, log);
-  return untilDrained(file, loaded.value, { log, logLevels, format }, terminal);
+  return untilDrained(file, loaded.value, log, logLevels, format, terminal);
 }
 
 /** Which relay this is: the first line of every log. */
@@ -50,16 +50,12 @@ function sayStart({ node, workers, source }: Config, log: Log): void {
   });
 }
 
-interface Logging {
-  readonly log: Log;
-  readonly logLevels: LogLevels;
-  readonly format: LogFormat;
-}
-
 async function untilDrained(
   file: string,
   config: Config,
-  { log, logLevels, format }: Logging,
+  log: Log,
+  logLevels: LogLevels,
+  format: LogFormat,
   terminal: Terminal,
 ): Promise<number> {
   // Before anything is said to be ready: without a handler a signal would end the process as it is.
@@ -122,7 +118,7 @@ function warn(config: Config, log: Log): void {
   const found = warnings(config);
   if (found.length === 0) return;
   log.warn('the configuration is accepted, with warnings', {
-    warnings: found.map((warning) => warningLine(config.source.file, warning)),
+    warnings: found.map((warning) => problemLine(config.source.file, warning, 'warning')),
   });
 }
 

@@ -1,7 +1,7 @@
 import type { StatusResponse, UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
-import { canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
+import { ago, canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
 import { lasting, readyText, sentence, worstOf } from '../observe/problems.ts';
 import { toggle } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
@@ -15,7 +15,7 @@ export const status = relayCommand({
   flags: { check: toggle('one line, for monitoring: OK, WARNING, CRITICAL or UNKNOWN, and why') },
   watch: true,
   exit: '0, or 1 if the relay does not answer. With --check: 0 OK, 1 warning, 2 critical, 3 unknown (the relay cannot be asked).',
-  unanswered: ({ check }, why) => (check ? { text: `UNKNOWN: ${printable(why)}`, code: 3 } : undefined),
+  unanswered: ({ check }, why) => (check ? [`UNKNOWN: ${printable(why)}`, 3] : undefined),
   ask:
     ({ check }) =>
     async ({ rpc }) => {
@@ -231,7 +231,4 @@ function accountsText({ accounts }: StatusResponse, view: View): string {
 const muchHeld = 16 << 20;
 const muchWork = 50;
 
-function since(time: string, now: number): string {
-  const then = Date.parse(time);
-  return Number.isNaN(then) ? 'an unknown time' : formatSeconds((now - then) / 1000);
-}
+const since = (time: string, now: number): string => ago(time, now) ?? 'an unknown time';

@@ -1,6 +1,6 @@
 import { styleText } from 'node:util';
 import type { VariantSummary } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { StaleUpstream } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { errorLine, printable } from '../model/text.ts';
 
 /** Where a command writes, and its environment: the process's, or a test's. */
@@ -83,7 +83,7 @@ function painter({ screen }: Terminal): Paint {
 /** A text with a colour, where there are any. */
 export interface Painted {
   readonly text: string;
-  readonly style: Style;
+  readonly style: Style | undefined;
 }
 
 export const painted = (style: Style, text: string): Painted => ({ text, style });
@@ -142,14 +142,13 @@ export function textTable<Row>(
   const lines = [undefined, ...rows].map((_, at) => full.map((column) => column[at] ?? readCell('')));
   const longest = full.map((column) => Math.max(...column.map(({ text }) => text.length)));
   const widths = longest.map((width) => Math.min(widestColumn, width));
-  if (widthOf(longest) <= columns || columns === Number.POSITIVE_INFINITY) {
-    return lines.map((line) => lineText(line, widths, paint, (text) => text)).join('\n');
-  }
+  const drawn = (own: readonly number[], cut: Cut): string =>
+    lines.map((line) => lineText(line, own, paint, cut)).join('\n');
+  if (widthOf(longest) <= columns || columns === Number.POSITIVE_INFINITY)
+    return drawn(widths, (text) => text);
   if ((longest.at(-1) ?? 0) <= shortColumn) {
     const fitted = fitting(widths, columns);
-    return lines
-      .map((line) => lineText(line, fitted, paint, (text, at) => elided(text, fitted[at])))
-      .join('\n');
+    return drawn(fitted, (text, at) => elided(text, fitted[at]));
   }
   const room = columns - widthOf(widths.slice(0, -1)) - 2;
   if (room >= columns / 3) {
@@ -158,7 +157,7 @@ export function textTable<Row>(
       column < widths.length - 1
         ? elided(text, widths[column])
         : wrapped(wordsWithin(text, room), room, 0).replaceAll('\n', `\n${start}`);
-    return lines.map((line) => lineText(line, widths, paint, cut)).join('\n');
+    return drawn(widths, cut);
   }
   const fitted = fitting(widths.slice(0, -1), columns);
   const cut: Cut = (text, column) => elided(text, fitted[column]);
@@ -195,12 +194,7 @@ function readColumn<Row>(column: Column<Row>) {
   return { head: head === what ? head.replaceAll(/(?=[A-Z])/g, ' ').toUpperCase() : head, cell, when };
 }
 
-interface ReadCell {
-  readonly text: string;
-  readonly style: Style | undefined;
-}
-
-function readCell(cell: Cell): ReadCell {
+function readCell(cell: Cell): Painted {
   const { text, style } = typeof cell === 'object' ? cell : { text: String(cell), style: undefined };
   return { text: errorLine(text, longestCell), style };
 }
@@ -208,7 +202,7 @@ function readCell(cell: Cell): ReadCell {
 /** What is shown of a cell. */
 type Cut = (text: string, column: number) => string;
 
-function lineText(line: readonly ReadCell[], widths: readonly number[], paint: Paint, cut: Cut): string {
+function lineText(line: readonly Painted[], widths: readonly number[], paint: Paint, cut: Cut): string {
   const last = line.findLastIndex(({ text }) => text !== '');
   return line
     .slice(0, last + 1)
@@ -231,23 +225,13 @@ export const variantColumns = [
 ] as const satisfies readonly Column<VariantSummary>[];
 
 /** `, version 5e1f…, v7 at the control plane`: what of it there is. */
-export function versionText({
-  content,
-  version,
-}: {
-  readonly content: string;
-  readonly version: string;
-}): string {
+export function versionText({ content, version }: Pick<VariantSummary, 'content' | 'version'>): string {
   const own = content === '' ? '' : `, version ${content}`;
   return version === '' ? own : `${own}, ${printable(version)} at the control plane`;
 }
 
 /** What an answer says is as of then. */
-export const staleLines = ({
-  staleUpstreams,
-}: {
-  readonly staleUpstreams: readonly StaleUpstream[];
-}): readonly string[] =>
+export const staleLines = ({ staleUpstreams }: Pick<WaitResponse, 'staleUpstreams'>): readonly string[] =>
   staleUpstreams.map(({ name, since, reason, connected }) =>
     printable(
       `as of ${since}: upstream ${name} ${connected ? 'may be out of date' : 'is away'} since then: ${reason}`,
@@ -268,13 +252,7 @@ function elided(text: string, width = 0): string {
 }
 
 /** Waits for the first of these signals. A second one ends the process at once, because the handlers are gone by then. */
-export function firstSignal(...signals: readonly NodeJS.Signals[]): {
-  readonly promise: Promise<NodeJS.Signals>;
-  /** Aborts when it has come, and when nobody waits any more. */
-  readonly signal: AbortSignal;
-  /** Stops waiting. */
-  release(): void;
-} {
+export function firstSignal(...signals: readonly NodeJS.Signals[]) {
   const { promise, resolve } = Promise.withResolvers<NodeJS.Signals>();
   const over = new AbortController();
   const release = (): void => {
@@ -286,5 +264,11 @@ export function firstSignal(...signals: readonly NodeJS.Signals[]): {
     resolve(signal);
   };
   for (const signal of signals) process.on(signal, caught);
-  return { promise, signal: over.signal, release };
+  return {
+    promise,
+    /** Aborts when it has come, and when nobody waits any more. */
+    signal: over.signal,
+    /** Stops waiting. */
+    release,
+  };
 }

@@ -5,7 +5,7 @@ import { withDefaults } from '../config/json-schema.ts';
 import { examineConfig, readConfigText, unreadable, withoutReferences } from '../config/load.ts';
 import { read } from '../config/schema-parts.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
-import { contradictions, dangers, hints, unreadFields, warningLine } from '../config/warnings.ts';
+import { contradictions, dangers, hints, unreadFields } from '../config/warnings.ts';
 import {
   type ClientChange,
   type CompareConfigurationResponse,
@@ -96,13 +96,8 @@ and with --against also changes.`,
 interface Found {
   /** FILE:LINE:COLUMN: path: message. */
   readonly line: string;
-  readonly at: {
-    readonly file: string;
-    readonly line?: number | undefined;
-    readonly column?: number | undefined;
-    readonly path?: string;
-    readonly message: string;
-  };
+  /** The file, where in it, and the message. */
+  readonly at: object;
 }
 
 /** In the order in which they are printed. */
@@ -117,10 +112,7 @@ async function check(
   const { config, value, ...found } = text.ok
     ? examineConfig(text.value, file, environment, systemClock.now())
     : { problems: [unreadable(text.error)], config: undefined, value: undefined };
-  const problems = [
-    ...found.problems.map(foundIn(file, undefined)),
-    ...(await resourceProblems(value, config)),
-  ];
+  const problems = [...found.problems.map(foundIn(file)), ...(await resourceProblems(value, config))];
   const warned = config === undefined ? [] : [...dangers(config), ...contradictions(config)];
   const hinted = config === undefined ? [] : hints(config);
   return {
@@ -146,23 +138,16 @@ function askChecks({ rollout }: Config) {
   );
 }
 
-function reportOf(file: string, { problems, warnings, hints }: Report) {
-  const shown = (all: readonly Found[]) => all.map(({ at }) => at);
-  return {
-    file,
-    ok: problems.length === 0,
-    problems: shown(problems),
-    warnings: shown(warnings),
-    hints: shown(hints),
-  };
+function reportOf(file: string, report: Report): object {
+  const lists = Object.entries(report).map(([kind, all]) => [kind, all.map(({ at }) => at)] as const);
+  return { file, ok: report.problems.length === 0, ...Object.fromEntries(lists) };
 }
 
 const foundIn =
-  (file: string, mark: 'warning' | 'hint' | undefined) =>
+  (file: string, mark?: 'warning' | 'hint') =>
   (problem: ConfigProblem): Found => {
     const { line, column, path, message } = problem;
-    const text = mark === undefined ? problemLine(file, problem) : warningLine(file, problem, mark);
-    return { line: text, at: { file, line, column, path, message } };
+    return { line: problemLine(file, problem, mark), at: { file, line, column, path, message } };
   };
 
 /** Of the files of filesystem upstreams, whatever else is wrong. `run` goes on without them, and says so. */

@@ -1,6 +1,6 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { WaitRequest, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { counted, errorLine } from '../model/text.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
@@ -52,8 +52,7 @@ is in passes at once.`,
         what.wave === 0
           ? `accepted by all: ${subscribeText(clients)}`
           : `wave ${what.wave} has accepted the change, or everybody has it`;
-      const missing = (view: View): string =>
-        missingText(response, { timeoutMs, allowStale, minClients }, view);
+      const missing = (view: View): string => missingText(response, timeoutMs, asked, view);
       const problem = accepted ? undefined : missing;
       const text = (): string => (accepted ? [done, ...staleLines(response)].join('\n') : '');
       return answer(response, text, problem);
@@ -98,15 +97,10 @@ function progressText({ rollout, waveClients }: StatusResponse): string {
   return `${state} in wave ${wave} of ${waves}: accepted by ${sum('accepted')} of ${clients}${why}`;
 }
 
-interface Asked {
-  readonly timeoutMs: number;
-  readonly allowStale: boolean;
-  readonly minClients: number;
-}
-
 function missingText(
   response: WaitResponse,
-  { timeoutMs, allowStale, minClients }: Asked,
+  timeoutMs: number,
+  { allowStale, minClients }: Pick<WaitRequest, 'allowStale'> & { readonly minClients: number },
   view: View,
 ): string {
   const { missing, clients, missingClients } = response;

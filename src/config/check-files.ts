@@ -1,7 +1,7 @@
 import { createPrivateKey, type KeyObject, type X509Certificate } from 'node:crypto';
 import { mkdtempSync, readdirSync, rmdirSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
-import { fail, ok, type Result } from '../model/result.ts';
+import { attempt, fail, ok, type Result } from '../model/result.ts';
 import { readNamedSync, readToken } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkTicketSecret, parseAuthorities, parseCertificates } from '../wire/tls-material.ts';
@@ -17,9 +17,9 @@ export const checkNamedFiles = (file: unknown): readonly UnplacedProblem[] =>
   [...mappings(file)].flatMap(([path, own]) =>
     [
       path.at(-1) === 'tls' ? checkTls(path, own) : [],
-      path.at(-1) === 'filesystem' ? checkDirectory([...path, 'path'], named(own, 'path')) : [],
-      checkToken([...path, 'token_file'], named(own, 'token_file')),
-      checkToken([...path, 'hmac_file'], named(own, 'hmac_file')),
+      path.at(-1) === 'filesystem' ? checkFile([...path, 'path'], own, listed) : [],
+      checkFile([...path, 'token_file'], own, readToken),
+      checkFile([...path, 'hmac_file'], own, readToken),
     ].flat(),
   );
 
@@ -74,90 +74,71 @@ export function checkPersistence(file: unknown): readonly UnplacedProblem[] {
 export const resourceDirectories = (file: unknown): readonly string[] =>
   readList(file, 'upstreams')
     .flatMap((upstream) => named(read(upstream, 'filesystem'), 'path') ?? [])
-    .filter((directory) => checkDirectory([], directory).length === 0);
+    .filter((directory) => listed(directory).ok);
 
 /** The schema reports an empty one. */
 const named = (value: unknown, key: string): string | undefined => readText(value, key) || undefined;
 
 function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {
   const [certificate, privateKey] = [named(tls, 'certificate'), named(tls, 'private_key')];
-  const identity =
-    certificate !== undefined && privateKey !== undefined ? { certificate, privateKey } : undefined;
   return [
-    ...(identity === undefined ? [] : checkIdentity(path, identity)),
-    ...checkAuthorities(path, named(tls, 'ca')),
-    ...checkSecret([...path, 'session_ticket_secret_file'], named(tls, 'session_ticket_secret_file')),
+    ...(certificate === undefined || privateKey === undefined
+      ? []
+      : checkPair(path, certificate, privateKey)),
+    ...checkFile([...path, 'ca'], tls, (file) => readCertificates(file, parseAuthorities)),
+    ...checkFile([...path, 'session_ticket_secret_file'], tls, readSecret),
   ];
 }
 
-function checkToken(path: Path, file: string | undefined): readonly UnplacedProblem[] {
-  const token = file === undefined ? ok('') : readToken(file);
-  return token.ok ? [] : [{ path, message: token.error }];
+/** The file that the last key of the path names, if it does. */
+function checkFile(
+  path: Path,
+  mapping: unknown,
+  read: (file: string) => Result<unknown>,
+): readonly UnplacedProblem[] {
+  const file = named(mapping, String(path.at(-1)));
+  const found = file === undefined ? ok(file) : read(file);
+  return found.ok ? [] : [{ path, message: found.error }];
 }
 
-function checkSecret(path: Path, file: string | undefined): readonly UnplacedProblem[] {
-  if (file === undefined) return [];
-  try {
-    const secret = checkTicketSecret(readNamedSync(file), file);
-    return secret.ok ? [] : [{ path, message: secret.error }];
-  } catch (error) {
-    return [{ path, message: `${file} cannot be read: ${explainError(error)}` }];
-  }
-}
-
-function checkDirectory(path: Path, directory: string | undefined): readonly UnplacedProblem[] {
-  try {
-    if (directory !== undefined) readdirSync(directory);
-    return [];
-  } catch (error) {
-    return [{ path, message: `${directory} cannot be listed: ${explainError(error)}` }];
-  }
-}
-
-interface CertificateAndKey {
-  readonly certificate: string;
-  readonly privateKey: string;
-}
-
-function checkIdentity(path: Path, files: CertificateAndKey): readonly UnplacedProblem[] {
-  const certificates = readCertificates(files.certificate);
-  const key = readPrivateKey(files.privateKey);
+function checkPair(path: Path, certificate: string, privateKey: string): readonly UnplacedProblem[] {
+  const certificates = readCertificates(certificate);
+  const key = readPrivateKey(privateKey);
   const complaints: UnplacedProblem[] = [];
   if (!certificates.ok) complaints.push({ path: [...path, 'certificate'], message: certificates.error });
   if (!key.ok) complaints.push({ path: [...path, 'private_key'], message: key.error });
   if (certificates.ok && key.ok && certificates.value[0]?.checkPrivateKey(key.value) !== true) {
-    const message = `${files.privateKey} is not the key of the first certificate in ${files.certificate}`;
+    const message = `${privateKey} is not the key of the first certificate in ${certificate}`;
     complaints.push({ path: [...path, 'private_key'], message });
   }
   return complaints;
 }
 
-function checkAuthorities(path: Path, file: string | undefined): readonly UnplacedProblem[] {
-  if (file === undefined) return [];
-  const authorities = readCertificates(file, parseAuthorities);
-  return authorities.ok ? [] : [{ path: [...path, 'ca'], message: authorities.error }];
+function listed(directory: string): Result<unknown> {
+  const found = attempt(() => readdirSync(directory), explainError);
+  return found.ok ? found : fail(`${directory} cannot be listed: ${found.error}`);
 }
 
 /** At least one. */
 function readCertificates(file: string, parse = parseCertificates): Result<readonly X509Certificate[]> {
-  const text = contentOf(file);
-  return text.ok ? parse(text.value, file) : text;
+  const content = contentOf(file);
+  return content.ok ? parse(content.value.toString(), file) : content;
 }
 
 function readPrivateKey(file: string): Result<KeyObject> {
-  const text = contentOf(file);
-  if (!text.ok) return text;
-  try {
-    return ok(createPrivateKey(text.value));
-  } catch (error) {
-    return fail(`${file} has no PEM private key that can be used without a password: ${explainError(error)}`);
-  }
+  const content = contentOf(file);
+  if (!content.ok) return content;
+  const key = attempt(() => createPrivateKey(content.value), explainError);
+  if (key.ok) return key;
+  return fail(`${file} has no PEM private key that can be used without a password: ${key.error}`);
 }
 
-function contentOf(file: string): Result<string> {
-  try {
-    return ok(readNamedSync(file).toString());
-  } catch (error) {
-    return fail(`${file} cannot be read: ${explainError(error)}`);
-  }
+function readSecret(file: string): Result<unknown> {
+  const content = contentOf(file);
+  return content.ok ? checkTicketSecret(content.value, file) : content;
+}
+
+function contentOf(file: string): Result<Buffer> {
+  const content = attempt(() => readNamedSync(file), explainError);
+  return content.ok ? content : fail(`${file} cannot be read: ${content.error}`);
 }

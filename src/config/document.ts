@@ -23,13 +23,12 @@ import {
 
 /** A file as plain values, before the schema is applied. */
 export interface ParsedDocument {
+  /** Undefined: the text is not YAML. */
   readonly value: unknown;
   readonly places: ReadonlyMap<string, SourceRange>;
   /** The strings that came from the environment, by `pathText`: as the file has them. */
   readonly templates: ReadonlyMap<string, string>;
   readonly problems: readonly ConfigProblem[];
-  /** The text is not YAML, so there is no value. */
-  readonly broken: boolean;
 }
 
 /**
@@ -56,8 +55,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const lines = new LineCounter();
   const document = documentOf(text, lines);
   if (document === undefined) {
-    const problem = { path: '', line: 1, column: 1, message: `is nested deeper than ${mostDepth} levels` };
-    return { value: undefined, places: new Map(), templates: new Map(), problems: [problem], broken: true };
+    return broken({ line: 1, column: 1, message: `is nested deeper than ${mostDepth} levels` });
   }
   const at = (offset: number): Position => {
     const { line, col } = lines.linePos(offset);
@@ -67,8 +65,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const [syntax] = [...document.errors, ...document.warnings].toSorted((a, b) => a.pos[0] - b.pos[0]);
   if (syntax !== undefined) {
     const { code, message, pos } = syntax;
-    const problem = { path: '', ...at(pos[0]), message: syntaxMessage(code, message, text, pos[0]) };
-    return { value: undefined, places: new Map(), templates: new Map(), problems: [problem], broken: true };
+    return broken({ ...at(pos[0]), message: syntaxMessage(code, message, text, pos[0]) });
   }
 
   const targets = targetsOf(document);
@@ -181,8 +178,15 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const duplicates: ConfigProblem[] = [];
   const value = visit(document.contents, [], undefined);
   const problems = [...duplicates, ...complaints.map((complaint) => locate(complaint, places))];
-  return { value, places, templates, problems, broken: false };
+  return { value, places, templates, problems };
 }
+
+const broken = (problem: Omit<ConfigProblem, 'path'>): ParsedDocument => ({
+  value: undefined,
+  places: new Map(),
+  templates: new Map(),
+  problems: [{ path: '', ...problem }],
+});
 
 /** What each alias stands for: the last node before it with that anchor. `Alias.resolve` reads all for each. */
 function targetsOf(document: Document): ReadonlyMap<Alias, Node> {

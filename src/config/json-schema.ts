@@ -10,17 +10,17 @@ let made: JsonSchema | undefined;
 
 /** Made when it is first asked for: a start needs none, and it takes 20 ms. */
 function generated(): JsonSchema {
-  made ??= z.toJSONSchema(fileSchema, { io: 'input', override: ({ jsonSchema }) => orFalse(jsonSchema) });
+  made ??= z.toJSONSchema(fileSchema, { io: 'input' });
   return made;
 }
 
-/** A mapping, or false: the keys of the mapping stay where they are looked for. */
-function orFalse(schema: JsonSchema): void {
-  const [first, mapping] = schema.anyOf ?? [];
-  if (!isSchema(first) || !isSchema(mapping) || first.const !== false) return;
-  Object.assign(schema, { ...mapping, orFalse: true });
-  delete schema.anyOf;
-}
+/** Of a mapping, or false, that of the mapping: its keys are there where they are looked for. */
+const mappingIn = ({ anyOf, ...schema }: JsonSchema): JsonSchema =>
+  Object.assign(
+    {},
+    schema,
+    anyOf?.find(({ properties }) => properties !== undefined),
+  );
 
 /** The schema that is published for editors: config.schema.json. */
 export function publishedSchema(): Readonly<Record<string, unknown>> {
@@ -38,7 +38,7 @@ function schemaAt(path: Path): JsonSchema | undefined {
   let current: JsonSchema | undefined = generated();
   for (const step of path) {
     const next: unknown = typeof step === 'number' ? current?.items : current?.properties?.[step];
-    current = isSchema(next) ? next : undefined;
+    current = isSchema(next) ? mappingIn(next) : undefined;
   }
   return current;
 }
@@ -46,7 +46,7 @@ function schemaAt(path: Path): JsonSchema | undefined {
 /** What a configuration says, with the default of every key that it leaves out. */
 export function withDefaults(value: unknown, schema: JsonSchema = generated()): unknown {
   const given = value === undefined ? schema.default : value;
-  const { items, properties } = schema;
+  const { items, properties } = mappingIn(schema);
   if (Array.isArray(given) && isSchema(items)) {
     return given.map((item: unknown) => withDefaults(item, items));
   }
@@ -77,39 +77,20 @@ function allowReferences(schema: JsonSchema): JsonSchema {
     );
   }
   if (isSchema(items)) inner.items = allowReferences(items);
-  if (inner['orFalse'] === true) {
-    const { description, default: fallback, orFalse: _, ...mapping } = inner;
-    return {
-      ...defined({ description, default: fallback }),
-      anyOf: [{ type: 'boolean', const: false }, mapping, reference],
-    };
+  if (inner.anyOf !== undefined) {
+    const alternatives = inner.anyOf.map((one) => (isSchema(one) ? allowReferences(one) : one));
+    return { ...inner, anyOf: [...alternatives, reference] };
   }
   // JavaScript's largest exact integer is no bound that tells a reader anything.
   if (inner.maximum === Number.MAX_SAFE_INTEGER) delete inner.maximum;
-  const {
-    type,
-    pattern,
-    minLength,
-    minimum,
-    maximum,
-    enum: values,
-    format,
-    description,
-    default: fallback,
-    anyOf,
-    ...rest
-  } = inner;
-  const constraints = defined({ pattern, enum: values, format, minimum, maximum });
-  const scalar =
-    type === 'integer' || type === 'number' || type === 'boolean' || Object.keys(constraints).length > 0;
-  if (!scalar || anyOf !== undefined) return inner;
-  const own = { ...defined({ type, minLength }), ...constraints };
-  return {
-    ...defined({ description, default: fallback }),
-    ...rest,
-    anyOf: [own, reference],
-  };
+  const { description, default: fallback, ...own } = inner;
+  return isScalar(own) ? { ...defined({ description, default: fallback }), anyOf: [own, reference] } : inner;
 }
+
+const scalars: ReadonlySet<unknown> = new Set(['integer', 'number', 'boolean']);
+/** What is not one value only, and could not be written as a reference by its own schema. */
+const isScalar = ({ type, pattern, enum: values, format, const: only }: JsonSchema): boolean =>
+  only === undefined && (scalars.has(type) || (pattern ?? values ?? format) !== undefined);
 
 function defined(entries: Readonly<Record<string, unknown>>): JsonSchema {
   return Object.fromEntries(Object.entries(entries).filter(([, value]) => value !== undefined));

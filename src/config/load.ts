@@ -102,7 +102,7 @@ function parse(
 ): ExaminedConfig {
   const document = parseText(text, environment);
   const { value, places, templates } = document;
-  if (document.broken) return { problems: document.problems, config: undefined, value: undefined };
+  if (value === undefined) return { problems: document.problems, config: undefined, value };
   if (value === null) {
     const problems = [unreadable('the file is empty: at least upstreams is required')];
     return { problems, config: undefined, value: undefined };
@@ -128,7 +128,7 @@ function parse(
     places,
     // Made when somebody looks: the schema has to be translated for it.
     get dump(): unknown {
-      dump ??= describeConfig(withDefaults(value), templates);
+      dump ??= describe(withDefaults(value), [], templates);
       return dump;
     },
   };
@@ -167,10 +167,6 @@ const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|priv
  *
  * `templates` are the strings that came from the environment, by `pathText`.
  */
-function describeConfig(file: unknown, templates: ReadonlyMap<string, string>): unknown {
-  return describe(file, [], templates);
-}
-
 function describe(value: unknown, path: Path, templates: ReadonlyMap<string, string>): unknown {
   if (isSecret(path)) return redacted;
   const template = templates.get(pathText(path));

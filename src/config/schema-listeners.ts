@@ -55,21 +55,16 @@ function checkServerTls(tls: unknown, context: z.core.$RefinementCtx): void {
 }
 
 /** Undefined: plaintext. */
-const filesOf = ({ certificate, private_key, ca, require_client_certificate }: z.output<typeof serverTls>) =>
-  certificate === undefined || private_key === undefined
-    ? undefined
-    : { certificate, privateKey: private_key, ca, requireClientCertificate: require_client_certificate };
+function filesOf<T extends z.output<typeof serverTls>>(tls: T) {
+  const { certificate, private_key: privateKey } = tls;
+  if (certificate === undefined || privateKey === undefined) return undefined;
+  return { ...inCode(tls), certificate, privateKey };
+}
 
-const clientFilesOf = (tls: z.output<typeof clientTls>) => {
+function clientFilesOf({ session_ticket_secret_file: ticketSecret, ...tls }: z.output<typeof clientTls>) {
   const files = filesOf(tls);
-  return (
-    files && {
-      ...files,
-      sessionTickets: tls.session_tickets,
-      ticketSecret: tls.session_ticket_secret_file,
-    }
-  );
-};
+  return files && { ...files, ticketSecret };
+}
 
 const tls = () =>
   clientTls

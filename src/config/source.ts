@@ -71,8 +71,12 @@ export function locate(complaint: UnplacedProblem, places: ReadonlyMap<string, S
   return { path: pathText(path), line: 1, column: 1, message };
 }
 
-/** `FILE:LINE:COL: path: message`: the form that editors and terminals make links of. */
-export function problemLine(file: string, problem: ConfigProblem): string {
-  const where = `${file}:${problem.line}:${problem.column}: `;
-  return where + (problem.path === '' ? '' : `${problem.path}: `) + problem.message;
+/** `FILE:LINE:COL: path: message`: the form that editors and terminals make links of. `mark`: before the path. */
+export function problemLine(
+  file: string,
+  { line, column, path, message }: ConfigProblem,
+  mark: '' | 'warning' | 'hint' = '',
+): string {
+  const said = [mark, path, message].filter((part) => part !== '');
+  return `${file}:${line}:${column}: ${said.join(': ')}`;
 }

@@ -7,7 +7,7 @@ import { defaultAddress, everywhere } from './schema-listeners.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import { defaultBake, defaultMaxWait } from './schema-rollout.ts';
 import { servesEverything } from './schema-upstreams.ts';
-import { type ConfigProblem, locate, pathText, problemLine, type UnplacedProblem } from './source.ts';
+import { type ConfigProblem, locate, pathText, type UnplacedProblem } from './source.ts';
 
 /** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */
 export function warnings(config: Config): readonly ConfigProblem[] {
@@ -71,15 +71,6 @@ const located = (complaints: readonly UnplacedProblem[], { source }: Config): re
 
 /** In the order of the file. */
 const byPlace = (a: ConfigProblem, b: ConfigProblem): number => a.line - b.line || a.column - b.column;
-
-/** `problemLine`, marked as a warning or a hint. */
-export function warningLine(
-  file: string,
-  warning: ConfigProblem,
-  mark: 'warning' | 'hint' = 'warning',
-): string {
-  return problemLine(file, { ...warning, path: warning.path === '' ? mark : `${mark}: ${warning.path}` });
-}
 
 /** Without TLS all clients look the same; rules then say what everybody may read. */
 function openListeners({ xds, rest }: Config): readonly UnplacedProblem[] {

@@ -8,11 +8,7 @@ import type { Environment } from './document.ts';
 import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
 import type { ConfigProblem } from './source.ts';
 
-export interface ConfigWatch {
-  /** SIGHUP: reads the file again and reports, even if nothing changed. */
-  reload(): void;
-  close(): void;
-}
+export type ConfigWatch = ReturnType<typeof watchConfig>;
 
 export interface WatchOptions {
   readonly environment: Environment;
@@ -34,7 +30,7 @@ export function watchConfig(
   file: string,
   onChange: (loaded: Result<Config, readonly ConfigProblem[]>) => void,
   options: WatchOptions,
-): ConfigWatch {
+) {
   const { environment, clock = systemClock, watchDirectory } = options;
   const settling = new Settling(clock, settlingTimes, () => look(false));
   const watches = new DirectoryWatches(() => settling.touch(), watchDirectory);
@@ -63,8 +59,9 @@ export function watchConfig(
   // It may have changed between the reading of the version in force and now.
   if (fingerprint(readConfigText(file)) !== seen) settling.touch();
   return {
+    /** SIGHUP: reads the file again and reports, even if nothing changed. */
     reload: () => look(true),
-    close() {
+    close(): void {
       closed = true;
       settling.cancel();
       watches.close();

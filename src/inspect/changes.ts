@@ -1,13 +1,16 @@
-import { create, fromBinary } from '@bufbuild/protobuf';
-import { collected, Listed } from '../admin/answers.ts';
+import { create, fromBinary, type JsonValue, toBinary } from '@bufbuild/protobuf';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import { collected, Listed, nextOffset } from '../admin/answers.ts';
 import { canonicalGiven, optionalType, type Request, valueOf } from '../admin/requests.ts';
-import type { Answer, Call, Changes, Plain } from '../admin/service.ts';
+import type { Answer, Changes, Plain } from '../admin/service.ts';
 import {
   type Change as ChangeMessage,
   ChangeSchema,
-  type DiffResponseSchema,
   type DiffSide,
-  type HistoryResponseSchema,
+  type NameDifference,
+  NameDifferenceSchema,
+  type VariantDifference,
+  VariantDifferenceSchema,
 } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import {
@@ -28,30 +31,26 @@ import {
 import type { Side } from '../model/access.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import type { Change, Content } from '../model/change.ts';
+import { type Change, type Content, contentHash } from '../model/change.ts';
 import { systemClock } from '../model/clock.ts';
+import { formatConstraints } from '../model/constraints.ts';
+import { contentHash as payloadHash } from '../model/content-hash.ts';
 import { getOrMake } from '../model/maps.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
 import type { PendingName } from '../model/rollout.ts';
-import { unknownWord } from '../model/text.ts';
+import { counted, unknownWord } from '../model/text.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
+import { yamlText } from '../observe/yaml-text.ts';
 import type { Relay } from '../relay.ts';
 import type { Rollout } from '../rollout/rollout.ts';
 import { statusClients } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import {
-  type Comparables,
-  comparableOf,
-  comparablesOf,
-  type Difference,
-  differenceOf,
-  differenceRow,
-  fieldsOf,
-  receivedComparable,
-} from './comparable.ts';
+import { isJsonValue } from '../wire/json-fault.ts';
+import { redactedJson } from '../wire/redaction.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
@@ -61,104 +60,104 @@ import type { Staleness } from './staleness.ts';
 /** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
 
-/** What has changed, what differs, and the way back. */
-export class ChangesInspection implements Changes {
-  readonly #options: ChangesOptions;
-  readonly #slices = new TimeSlices(systemClock);
-
-  constructor(options: ChangesOptions) {
-    this.#options = options;
-  }
-
-  get revision(): number {
-    return this.#options.history.lastRevision;
-  }
-
-  history({ type, name, limit, before }: Request<'history'>): Listed<typeof HistoryResponseSchema> {
-    const { history } = this.#options;
-    const only = optionalType(type);
-    const named = name === '' ? undefined : canonicalGiven(name, only);
-    const most = limit === 0 ? Infinity : limit;
-    const all = [...history.changes()].toReversed();
-    const made: number[] = [];
-    const report = this.#options.rollout.report();
-    const judged = judgedRevisions(history.changes(), report.pending);
-    const rows = Iterator.from(all).map((change) => {
-      if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
-      if (only !== undefined && change.type !== only) return undefined;
-      if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
-      made.push(change.revision);
-      return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
-    });
-    return new Listed({}, { field: 'changes', rows }, (written, more) => ({
-      revision: history.lastRevision,
-      nextBefore: more ? (made[written - 1] ?? 0) : 0,
-    }));
-  }
-
+export interface ChangesInspection extends Changes {
   /** NOT_FOUND: no such revision; FAILED_PRECONDITION: it was discarded. */
-  change(revision: number): Change {
-    const { history } = this.#options;
-    const change = history.get(revision);
-    if (change === undefined) return valueOf(noSuchRevision(history, revision));
-    if (verdictOf(change) !== 'DISCARDED') return change;
-    const message = `revision ${revision} was discarded: nobody will get it`;
-    throw rpcError({ code: Code.FAILED_PRECONDITION, message });
-  }
+  change(revision: number): Change;
+}
 
-  async diff(request: Request<'diff'>): Promise<Listed<typeof DiffResponseSchema>> {
-    const { to, type, name, offset } = request;
-    const only = optionalType(type);
-    const named = name === '' ? undefined : canonicalGiven(name, only);
-    const sides = await this.#compared(request);
-    const queued = to?.of.case === 'pending' ? this.#queued() : [];
-    const found = await this.#slices.run(async (pace) => [
-      ...(await differencesOf(sides, only, named, pace)),
-      ...(await differencesOf(queued, only, named, pace)).map((one) => Object.assign(one, { queued: true })),
-    ]);
-    const page = found.slice(offset, offset + maxDifferences);
-    const rows = named === undefined ? Iterator.from(page).map(differenceRow) : this.#withFields(page);
-    return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
-      nextOffset: written > 0 && offset + written < found.length ? offset + written : 0,
-    }));
-  }
+/** What has changed, what differs, and the way back. */
+export function inspectChanges(options: ChangesOptions): ChangesInspection {
+  const { history, relay, rollout, clients } = options;
+  const slices = new TimeSlices(systemClock);
+
+  return {
+    get revision() {
+      return history.lastRevision;
+    },
+    history({ type, name, limit, before }) {
+      const only = optionalType(type);
+      const named = name === '' ? undefined : canonicalGiven(name, only);
+      const most = limit === 0 ? Infinity : limit;
+      const all = [...history.changes()].toReversed();
+      const made: number[] = [];
+      const report = rollout.report();
+      const judged = judgedRevisions(history.changes(), report.pending);
+      const rows = Iterator.from(all).map((change) => {
+        if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
+        if (only !== undefined && change.type !== only) return undefined;
+        if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
+        made.push(change.revision);
+        return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
+      });
+      return new Listed({}, { field: 'changes', rows }, (written, more) => ({
+        revision: history.lastRevision,
+        nextBefore: more ? (made[written - 1] ?? 0) : 0,
+      }));
+    },
+    change(revision) {
+      const change = history.get(revision);
+      if (change === undefined) return valueOf(noSuchRevision(history, revision));
+      if (verdictOf(change) !== 'DISCARDED') return change;
+      const message = `revision ${revision} was discarded: nobody will get it`;
+      throw rpcError({ code: Code.FAILED_PRECONDITION, message });
+    },
+    async diff(request) {
+      const { to, type, name, offset } = request;
+      const only = optionalType(type);
+      const named = name === '' ? undefined : canonicalGiven(name, only);
+      const sides = await compared(request);
+      const behind = to?.of.case === 'pending' ? queuedSides() : [];
+      const found = await slices.run(async (pace) => [
+        ...(await differencesOf(sides, only, named, pace)),
+        ...(await differencesOf(behind, only, named, pace)).map((one) =>
+          Object.assign(one, { queued: true }),
+        ),
+      ]);
+      const page = found.slice(offset, offset + maxDifferences);
+      const rows = named === undefined ? Iterator.from(page).map(differenceRow) : withFields(page);
+      return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
+        nextOffset: nextOffset(offset, written, found.length),
+      }));
+    },
+    rollback: (request, { operator }) => rollback(options, request, operator),
+  };
 
   /** Made when the ones before are written. */
-  async *#withFields(differences: readonly Difference[]) {
+  async function* withFields(differences: readonly Difference[]) {
     for (const difference of differences) {
-      const variants = await this.#slices.run((pace) => fieldsOf(difference, pace));
+      const variants = await slices.run((pace) => fieldsOf(difference, pace));
       yield [Object.assign(differenceRow(difference), { variants })];
     }
   }
 
   /** Only states of the cache are compared with each other, and only clients with clients. */
-  async #compared({ from: one, to: other }: Request<'diff'>): Promise<readonly ComparedSide[]> {
+  async function compared({ from: one, to: other }: Request<'diff'>): Promise<readonly ComparedSide[]> {
     const [from, to] = [ofSide('from', one), ofSide('to', other)];
-    if (isState(from) && isState(to)) return [this.#state(from), this.#state(to)];
+    if (isState(from) && isState(to)) return [stateOf(from), stateOf(to)];
     if (isState(from) || isState(to)) {
       const message =
         'from and to must be of one kind: two of revision, released and pending, or two of client and parameters';
       throw invalid(message);
     }
-    return [await this.#received(from), await this.#received(to)];
+    return [await receivedBy(from), await receivedBy(to)];
   }
 
   /** Of the names that differ from what is released now. */
-  #state(query: StateQuery): ComparedSide {
+  function stateOf(query: StateQuery): ComparedSide {
     switch (query.case) {
       case 'released':
-        return this.#column('released', new Map());
+        return columnOf('released', new Map());
       case 'pending': {
-        const queued = this.#pending((one) => one.queued);
-        const [canaries, said] = [this.#column('canary', queued), this.#column('said', queued)];
+        const queued = pendingNames((one) => one.queued);
+        const [canaries, said] = [columnOf('canary', queued), columnOf('said', queued)];
         return {
-          names: this.#pending(() => true),
+          names: pendingNames(() => true),
           of: (type, name) => (queued.get(type)?.has(name) === true ? canaries : said).of(type, name),
         };
       }
       case 'revision': {
-        const names = this.#revision(query.value);
-        const released = this.#column('released', names);
+        const names = revisionState(query.value);
+        const released = columnOf('released', names);
         const of: ComparedSide['of'] = (type, name) => {
           const content = names.get(type)?.get(name);
           return content === undefined ? released.of(type, name) : comparablesOf(content);
@@ -170,19 +169,18 @@ export class ChangesInspection implements Changes {
     }
   }
 
-  #column(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
-    const { gate } = this.#options.relay;
-    return { names, of: (type, name) => comparablesOf(gate.contentOf(type, name, column)) };
+  function columnOf(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
+    return { names, of: (type, name) => comparablesOf(relay.gate.contentOf(type, name, column)) };
   }
 
   /** What waits until the change before it has ended, against what canaries have. */
-  #queued(): readonly ComparedSide[] {
-    const names = this.#pending((one) => one.queued);
-    return [this.#column('canary', names), this.#column('said', names)];
+  function queuedSides(): readonly ComparedSide[] {
+    const names = pendingNames((one) => one.queued);
+    return [columnOf('canary', names), columnOf('said', names)];
   }
 
-  #pending(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
-    const meant = Iterator.from(this.#options.relay.gate.pending).filter(isMeant);
+  function pendingNames(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
+    const meant = Iterator.from(relay.gate.pending).filter(isMeant);
     return new Map(
       [...Map.groupBy(meant, ({ type }) => type)].map(([type, all]) => [
         type,
@@ -192,8 +190,7 @@ export class ChangesInspection implements Changes {
   }
 
   /** Of a change that was not released, what upstream said then. */
-  #revision(revision: number): StateAt {
-    const { history } = this.#options;
+  function revisionState(revision: number): StateAt {
     valueOf(reachable(history, revision));
     const released = releasedAt(history, revision, 'absent');
     const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
@@ -208,23 +205,22 @@ export class ChangesInspection implements Changes {
     return state;
   }
 
-  #received(query: Exclude<Of, StateQuery>): Promise<ComparedSide> {
-    if (query.case === 'client') return this.#heldBy(query.value);
+  function receivedBy(query: Exclude<Of, StateQuery>): Promise<ComparedSide> {
+    if (query.case === 'client') return heldBy(query.value);
     const parameters = internParameters(Object.entries(query.value.values));
-    return this.#slices.run((pace) => this.#matching(parameters, pace));
+    return slices.run((pace) => matching(parameters, pace));
   }
 
   /** What a client with these parameters gets of everything that is cached, if it is no canary. */
-  async #matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
-    const { store } = this.#options.relay;
+  async function matching(parameters: Parameters, pace: Pace): Promise<ComparedSide> {
     const side: Received = new Map();
     // Upstream may have removed what waits.
-    const pending = this.#pending(() => true);
-    for (const [type, table] of store.tables) {
+    const pending = pendingNames(() => true);
+    for (const [type, table] of relay.store.tables) {
       const values = new Map<ResourceName, Comparables>();
       for (const name of new Set([...table.resources.keys(), ...(pending.get(type) ?? [])])) {
         await pace.yieldIfDue();
-        const value = store.sides.released.peek(type, name, parameters);
+        const value = relay.store.sides.released.peek(type, name, parameters);
         if (isVariant(value)) values.set(name, comparableOf(value));
       }
       side.set(type, values);
@@ -233,14 +229,14 @@ export class ChangesInspection implements Changes {
   }
 
   /** What a client was sent, by CSDS: its stream may be in another process. */
-  async #heldBy(client: string): Promise<ComparedSide> {
-    const clients = this.#options.clients();
-    const found = await clients.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
+  async function heldBy(client: string): Promise<ComparedSide> {
+    const asked = clients();
+    const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
     const request = nodeRequest(nodeId);
-    const maxBytes = this.#options.maxResponseBytes();
-    const configs = valueOf(await clients.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
-    return this.#slices.run(async (pace) => {
+    const maxBytes = options.maxResponseBytes();
+    const configs = valueOf(await asked.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
+    return slices.run(async (pace) => {
       const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
       if (own === undefined) return noSuchClient(client);
       const side: Received = new Map();
@@ -259,10 +255,6 @@ export class ChangesInspection implements Changes {
       }
       return sideOf(side);
     });
-  }
-
-  rollback(request: Request<'rollback'>, { operator }: Call): Answer<'rollback'> {
-    return rollback(this.#options, request, operator);
   }
 }
 
@@ -465,3 +457,190 @@ function forgottenTypes(options: ChangesOptions, query: RollbackQuery): readonly
 }
 
 const refused = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT, message });
+
+/** Of a resource's JSON that is compared field by field: it is parsed at once. */
+const maxCharacters = 2 << 20;
+
+/** One variant as it is compared. */
+interface Comparable {
+  /** Variants with the same text are compared. */
+  readonly constraints: string;
+  /** Equal: nothing differs. */
+  readonly hash: string;
+  /** The encoded Any; undefined: not there, or not shown. */
+  readonly body: Uint8Array | undefined;
+}
+
+/** The variants of a name. */
+type Comparables = readonly Comparable[];
+
+function comparablesOf(content: Content): Comparables {
+  return content.map(({ variant }) => ({
+    constraints: formatConstraints(variant.constraints.expression),
+    hash: contentHash(variant),
+    body: variant.payload?.bytes,
+  }));
+}
+
+/** What one client gets: its constraints do not matter, because another client has others. */
+function comparableOf(variant: Variant): Comparables {
+  const { constraints, payload } = variant;
+  const text = formatConstraints(constraints.expression);
+  return [{ constraints: text, hash: payload?.hash ?? '', body: payload?.bytes }];
+}
+
+/** What a client was sent. Without a body (secrets) the version is compared. */
+function receivedComparable(version: string, body: Any | undefined): Comparables {
+  const bytes = body === undefined ? undefined : toBinary(AnySchema, body);
+  const hash = bytes === undefined ? version : payloadHash(bytes);
+  return [{ constraints: '', hash, body: bytes }];
+}
+
+/** A name that is not the same on both sides. */
+interface Difference {
+  readonly type: TypeUrl;
+  readonly name: string;
+  readonly change: ChangeKind;
+  readonly variants: readonly ComparedVariants[];
+  /** Nobody has it before the change that is judged has ended. Absent: false. */
+  readonly queued?: boolean;
+}
+
+interface ComparedVariants {
+  readonly constraints: string;
+  readonly from: Comparable | undefined;
+  readonly to: Comparable | undefined;
+}
+
+type ChangeKind = 'ADDED' | 'CHANGED' | 'REMOVED';
+
+/** Undefined: nothing differs. */
+function differenceOf(
+  type: TypeUrl,
+  name: string,
+  from: Comparables,
+  to: Comparables,
+): Difference | undefined {
+  const variants = compared(from, to).filter((one) => one.from?.hash !== one.to?.hash);
+  if (variants.length === 0) return undefined;
+  return { type, name, change: changeOf(from.length > 0, to.length > 0), variants };
+}
+
+function compared(from: Comparables, to: Comparables): readonly ComparedVariants[] {
+  const [before] = from;
+  const [after] = to;
+  // One variant on each side: what differs are its fields, even if it is for others now.
+  if (before !== undefined && after !== undefined && from.length === 1 && to.length === 1) {
+    const constraints =
+      before.constraints === after.constraints
+        ? after.constraints
+        : `${before.constraints} → ${after.constraints}`;
+    return [{ constraints, from: before, to: after }];
+  }
+  const all = new Set([...from, ...to].map(({ constraints }) => constraints));
+  const of = (side: Comparables, text: string): Comparable | undefined =>
+    side.find(({ constraints }) => constraints === text);
+  return [...all].map((text) => ({ constraints: text, from: of(from, text), to: of(to, text) }));
+}
+
+const differenceRow = ({ type, name, change, queued }: Difference): NameDifference =>
+  create(NameDifferenceSchema, { type: typeInfo(type).short, name, change, queued: queued === true });
+
+/** What differs in each variant. */
+async function fieldsOf({ type, variants }: Difference, pace: Pace): Promise<VariantDifference[]> {
+  const found: VariantDifference[] = [];
+  for (const { constraints, from, to } of variants) {
+    const change = changeOf(from !== undefined, to !== undefined);
+    const yaml = await yamlOf(type, from?.body, to?.body, pace);
+    found.push(create(VariantDifferenceSchema, { constraints, change, yaml }));
+  }
+  return found;
+}
+
+function changeOf(before: boolean, after: boolean): ChangeKind {
+  if (before && after) return 'CHANGED';
+  return after ? 'ADDED' : 'REMOVED';
+}
+
+async function yamlOf(
+  type: TypeUrl,
+  from: Uint8Array | undefined,
+  to: Uint8Array | undefined,
+  pace: Pace,
+): Promise<string> {
+  if (typeInfo(type).short === 'sds') return '# secrets are not shown\n';
+  const before = await jsonOf(from, pace);
+  const after = await jsonOf(to, pace);
+  if (before === undefined || after === undefined) {
+    return `# more than ${maxCharacters} characters as JSON are not compared: distributary get shows both\n`;
+  }
+  const fields = await fieldDifferences(parsed(before), parsed(after), pace);
+  return fields === '' ? '# nothing that is shown differs\n' : fields;
+}
+
+async function jsonOf(body: Uint8Array | undefined, pace: Pace): Promise<string | undefined> {
+  return body === undefined ? '{}' : redactedJson(body, pace, maxCharacters);
+}
+
+function parsed(text: string): JsonValue {
+  const value: unknown = JSON.parse(text);
+  return isJsonValue(value) ? value : {};
+}
+
+/** What is shown of a difference: YAML costs most, so each field is written by itself. */
+const most = { fields: 10_000, characters: 4 << 20 };
+/** What has more characters as JSON, and is on one side only, is shown part by part. */
+const longestPart = 16 << 10;
+
+/**
+ * The fields that differ, as YAML: each path with what it was and what it is. A field that one side does not have has no
+ * `from` or no `to`.
+ *
+ *     connect_timeout: { from: 1s, to: 5s }
+ */
+async function fieldDifferences(from: JsonValue, to: JsonValue, pace: Pace): Promise<string> {
+  const parts: string[] = [];
+  let [characters, left] = [0, 0];
+  for (const [path, difference] of differences('', from, to)) {
+    await pace.yieldIfDue();
+    if (parts.length >= most.fields || characters >= most.characters) {
+      left++;
+      continue;
+    }
+    const text = yamlText(new Map([[path, difference]]));
+    parts.push(text);
+    characters += text.length;
+  }
+  return left === 0 ? parts.join('') : `${parts.join('')}# and ${counted(left, 'more field')}\n`;
+}
+
+type FieldDifference = { readonly from?: JsonValue; readonly to?: JsonValue };
+type Found = readonly [path: string, FieldDifference];
+
+function* differences(path: string, from: JsonValue, to: JsonValue): Iterable<Found> {
+  if (Array.isArray(from) && Array.isArray(to)) {
+    for (let index = 0; index < Math.max(from.length, to.length); index++) {
+      yield* ofPart(`${path}[${index}]`, from[index], to[index]);
+    }
+  } else if (isObject(from) && isObject(to)) {
+    for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
+      yield* ofPart(path === '' ? key : `${path}.${key}`, from[key], to[key]);
+    }
+  } else if (from !== to) yield [path, { from, to }];
+}
+
+function* ofPart(path: string, from: JsonValue | undefined, to: JsonValue | undefined): Iterable<Found> {
+  const only = from ?? to;
+  if (from !== undefined && to !== undefined) yield* differences(path, from, to);
+  else if (only !== undefined && isLong(only))
+    yield* differences(path, from ?? emptyAs(only), to ?? emptyAs(only));
+  else if (only !== undefined) yield [path, from === undefined ? { to: only } : { from: only }];
+}
+
+const isLong = (value: JsonValue): boolean =>
+  typeof value === 'object' && value !== null && JSON.stringify(value).length > longestPart;
+const emptyAs = (value: JsonValue): JsonValue => (Array.isArray(value) ? [] : {});
+
+function isObject(json: JsonValue): json is { [key: string]: JsonValue } {
+  return typeof json === 'object' && json !== null && !Array.isArray(json);
+}

@@ -1,5 +1,5 @@
 import { create } from '@bufbuild/protobuf';
-import { Listed } from '../admin/answers.ts';
+import { Listed, nextOffset } from '../admin/answers.ts';
 import type { ClientQuery, ClientsQuery } from '../admin/requests.ts';
 import type { Answer, Plain } from '../admin/service.ts';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
@@ -104,7 +104,7 @@ export async function clientList(
     total: all.length,
     matching: listed.length,
     rejecting: rejecting.length,
-    nextOffset: written > 0 && offset + written < wanted ? offset + written : 0,
+    nextOffset: nextOffset(offset, written, wanted),
   }));
 }
 
@@ -232,14 +232,11 @@ export async function clientDetail(
   const { client } = stream;
   const byState = new Map<ClientState, Held[]>();
   let total = 0;
-  const found = (held: Held): void => {
-    total++;
-    getOrMake(byState, held.state, () => []).push(held);
-  };
   for (const type of stream.types.filter(isOfType(only))) {
     for (const held of heldOf(type, relay, isNamed(name, type.info.url))) {
       await pace.yieldIfDue();
-      found(held);
+      total++;
+      getOrMake(byState, held.state, () => []).push(held);
     }
   }
   const page = urgency.flatMap((state) => byState.get(state) ?? []).slice(offset, offset + limit);
@@ -257,14 +254,11 @@ export async function clientDetail(
     states: Object.fromEntries(byState.entries().map(([state, same]) => [state, same.length])),
   };
   return new Listed(known, { field: 'holdings', rows }, (written) => ({
-    nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+    nextOffset: nextOffset(offset, written, total),
   }));
 }
 
-interface Named {
-  readonly name: string;
-  readonly canonical: Selector;
-}
+type Named = Pick<Held, 'name' | 'canonical'>;
 
 /** Empty: every name. */
 function isNamed(asked: string, type: TypeUrl): Test<Named> {

@@ -283,31 +283,28 @@ export type StatusScope =
 
 export const ALL_CLIENTS: StatusScope = { kind: 'all' };
 
+export type StatusScopes = ReturnType<typeof statusScopes>;
+
 /** What a peer of the xDS port may be told by CSDS, by the configuration in force (xds.client_status). */
-export class StatusScopes {
-  readonly enabled: boolean;
-  readonly #seesAll: (peer: Peer) => boolean;
-  readonly #accessOf: (peer: Peer) => Access;
-
-  constructor({ xds: { clientStatus } }: Config, accessOf: (peer: Peer) => Access) {
-    this.enabled = clientStatus.enabled;
-    this.#seesAll = compilePrincipals(clientStatus.principals);
-    this.#accessOf = accessOf;
-  }
-
-  of(peer: Peer): Result<StatusScope, GrpcStatus> {
-    if (!this.enabled) {
-      const message = 'CSDS is disabled here (xds.client_status)';
-      return fail({ code: Code.UNIMPLEMENTED, message });
-    }
-    if (this.#seesAll(peer)) return ok(ALL_CLIENTS);
-    if (this.#accessOf(peer).deniesEverything(undefined)) {
-      const message = 'this client may not subscribe to anything, so there is nothing to show';
-      return fail({ code: Code.PERMISSION_DENIED, message });
-    }
-    const identity = verifiedIdentity(peer);
-    return ok(identity === undefined ? { kind: 'connection', peer } : { kind: 'identity', identity });
-  }
+export function statusScopes({ xds: { clientStatus } }: Config, accessOf: (peer: Peer) => Access) {
+  const { enabled, principals } = clientStatus;
+  const seesAll = compilePrincipals(principals);
+  return {
+    enabled,
+    of(peer: Peer): Result<StatusScope, GrpcStatus> {
+      if (!enabled) {
+        const message = 'CSDS is disabled here (xds.client_status)';
+        return fail({ code: Code.UNIMPLEMENTED, message });
+      }
+      if (seesAll(peer)) return ok(ALL_CLIENTS);
+      if (accessOf(peer).deniesEverything(undefined)) {
+        const message = 'this client may not subscribe to anything, so there is nothing to show';
+        return fail({ code: Code.PERMISSION_DENIED, message });
+      }
+      const identity = verifiedIdentity(peer);
+      return ok(identity === undefined ? { kind: 'connection', peer } : { kind: 'identity', identity });
+    },
+  };
 }
 
 /** Whether a stream of this peer is within the scope. */

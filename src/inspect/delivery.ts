@@ -1,8 +1,8 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
 import { collected } from '../admin/answers.ts';
-import { type Request, type WaitQuery, waitQuery } from '../admin/requests.ts';
-import type { Answer, Call, Plain } from '../admin/service.ts';
+import { type WaitQuery, waitQuery } from '../admin/requests.ts';
+import type { Answer, Call, Inspector, Plain } from '../admin/service.ts';
 import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
@@ -33,62 +33,59 @@ const longestPauseMs = 1000;
 /** Each of them looks at all clients again and again. */
 const mostWaits = 100;
 
-/** What clients were sent and have accepted. */
-export class DeliveryInspection {
-  readonly #options: ChangesOptions;
-  readonly #changes: ChangesInspection;
-  readonly #slices = new TimeSlices(systemClock);
-  #waits = 0;
+/** Wait: what clients were sent and have accepted. */
+export function inspectDelivery(
+  { relay, rollout, staleness, clients }: ChangesOptions,
+  changes: ChangesInspection,
+): Inspector['wait'] {
+  const slices = new TimeSlices(systemClock);
+  let waits = 0;
 
-  constructor(options: ChangesOptions, changes: ChangesInspection) {
-    this.#options = options;
-    this.#changes = changes;
-  }
-
-  async wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
+  return async (request, call) => {
     const query = waitQuery(request);
-    if (this.#waits >= mostWaits) {
+    if (waits >= mostWaits) {
       const message = `${mostWaits} calls of Wait are open, the maximum: try again later`;
       throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
     }
-    this.#waits++;
+    waits++;
     try {
-      return await this.#waitFor(query, call);
+      return await waitFor(query, call);
     } finally {
-      this.#waits--;
+      waits--;
     }
-  }
+  };
 
-  async #waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
+  async function waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
     const { signal } = call;
     const deadline = systemClock.monotonic() + query.timeoutMs;
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const answer = await this.#accepted(query, this.#wanted(query), call);
+      const answer = await accepted(query, wanted(query), call);
       const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
     }
   }
 
-  async #accepted(query: WaitQuery, what: HeldBackQuery, call: Call): Promise<Answer<'wait'>> {
+  async function accepted(query: WaitQuery, what: HeldBackQuery, call: Call): Promise<Answer<'wait'>> {
     const { wave } = query;
-    const held = wave === undefined ? heldBack(this.#options.relay, what) : this.#heldBackIn(wave, what);
-    const unknown = await this.#unknown(query);
-    const said = await this.#acceptance(what, call);
+    const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
+    const misspelled = await unknown(query);
+    const said = await acceptance(what, call);
     // Who is in a later wave has not got it yet.
     const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
-    const found = mergeAcceptances([held, unknown, counted]);
-    const staleUpstreams = this.#stale(what);
-    const { clients, missing } = found;
-    const accepted =
-      missing === 0 && clients >= query.minClients && (query.allowStale || staleUpstreams.length === 0);
-    return { accepted, ...found, staleUpstreams };
+    const found = mergeAcceptances([held, misspelled, counted]);
+    const staleUpstreams = stale(what);
+    const isAccepted =
+      found.missing === 0 &&
+      found.clients >= query.minClients &&
+      (query.allowStale || staleUpstreams.length === 0);
+    return { accepted: isAccepted, ...found, staleUpstreams };
   }
 
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
-  #wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
+  function wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
     if (revision === undefined) return { type, names, released: new Set() };
-    const change = this.#changes.change(revision);
+    const change = changes.change(revision);
     const changed = new Set<string>(change.names.map(({ name }) => name));
     const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
@@ -103,12 +100,12 @@ export class DeliveryInspection {
   }
 
   /** What waits, as long as the clients of the waves up to this one have not accepted it. */
-  #heldBackIn(wave: number, what: HeldBackQuery): Acceptance {
-    const { changes, bakes } = this.#options.rollout.report();
+  function heldBackIn(wave: number, what: HeldBackQuery): Acceptance {
+    const { changes: waiting, bakes } = rollout.report();
     const changeOf = new Map(
-      changes.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
+      waiting.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
     );
-    return heldBack(this.#options.relay, what, (pending) => {
+    return heldBack(relay, what, (pending) => {
       const change = changeOf.get(nameKey(pending.type, pending.name));
       if (change === undefined) return whyHeld(pending);
       const { state, wave: at, acceptedWave } = change;
@@ -118,14 +115,14 @@ export class DeliveryInspection {
     });
   }
 
-  async #acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
-    const clients = this.#options.clients();
+  async function acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
+    const asked = clients();
     const names = [...query.names];
     const request = create(WaitRequestSchema, { type: query.type ?? '', names, minClients: 0 });
-    if (!clients.inWorkers) return clients.wait(request, call);
+    if (!asked.inWorkers) return asked.wait(request, call);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
-    const feeds = await acceptanceOf(this.#options.relay, query, this.#slices, false);
-    const found = await clients.wait(request, call);
+    const feeds = await acceptanceOf(relay, query, slices, false);
+    const found = await asked.wait(request, call);
     if (feeds.missing === 0 || found.missing > 0) return found;
     const { missing, missingClients } = feeds;
     for (const row of missingClients)
@@ -134,29 +131,29 @@ export class DeliveryInspection {
   }
 
   /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. */
-  async #unknown({ type, names, revision, minClients }: WaitQuery): Promise<Acceptance> {
+  async function unknown({ type, names, revision, minClients }: WaitQuery): Promise<Acceptance> {
     if (revision !== undefined || minClients === 0) return NOBODY_MISSING;
-    const unknown: string[] = [];
+    const found: string[] = [];
     for (const name of names) {
-      if (isKnown(this.#options.relay, type, name)) continue;
-      const listed = this.#changes.history(
+      if (isKnown(relay, type, name)) continue;
+      const listed = await changes.history(
         create(HistoryRequestSchema, { type: type ?? '', name, limit: 1 }),
       );
-      if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) unknown.push(name);
+      if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) found.push(name);
     }
     const short = type === undefined ? '' : typeInfo(type).short;
     const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
-    const rows = unknown.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
-    return { clients: 0, missing: unknown.length, missingClients: rows };
+    const rows = found.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
+    return { clients: 0, missing: found.length, missingClients: rows };
   }
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
-  #stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
-    const { stale } = this.#options.staleness;
+  function stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
+    const all = staleness.stale;
     // Nearly always.
-    if (stale.length === 0) return [];
-    const serving = servingUpstreams(this.#options.relay, type, names, stale.length);
-    return stale.filter(({ name }) => serving.has(name));
+    if (all.length === 0) return [];
+    const serving = servingUpstreams(relay, type, names, all.length);
+    return all.filter(({ name }) => serving.has(name));
   }
 }
 

@@ -30,11 +30,6 @@ const counting = { most: 5000, share: 1 / 8 };
 /** For so long, in milliseconds, several who ask get the same answer. */
 const freshMs = 1000;
 
-interface Unanswered {
-  readonly serial: number;
-  readonly since: number;
-}
-
 interface ClassCount {
   readonly row: Plain<ClientClass>;
   readonly named: Map<string, number>;
@@ -42,53 +37,46 @@ interface ClassCount {
 }
 
 /** Looks at the clients of this process, for operators. It costs nothing while nobody asks. */
-export class FleetSurvey {
-  readonly #relay: Relay;
-  readonly #slices: TimeSlices;
-  readonly #clock: Clock;
+export function fleetSurvey(
+  relay: Relay,
+  slices: TimeSlices,
+  clock: Clock,
+): () => Promise<Plain<ListClassesResponse>> {
   /** A first response does not say when it was sent: since when it was seen unanswered. */
-  readonly #unanswered = new WeakMap<ListedType, Unanswered>();
-  #last: { readonly at: number; readonly answer: Promise<Plain<ListClassesResponse>> } | undefined;
+  const unanswered = new WeakMap<ListedType, { readonly serial: number; readonly since: number }>();
+  let last: { readonly at: number; readonly answer: Promise<Plain<ListClassesResponse>> } | undefined;
 
-  constructor(relay: Relay, slices: TimeSlices, clock: Clock) {
-    this.#relay = relay;
-    this.#slices = slices;
-    this.#clock = clock;
-  }
+  return () => {
+    const at = clock.monotonic();
+    if (last === undefined || at - last.at >= freshMs) last = { at, answer: slices.run(look) };
+    return last.answer;
+  };
 
-  classes(): Promise<Plain<ListClassesResponse>> {
-    const at = this.#clock.monotonic();
-    if (this.#last === undefined || at - this.#last.at >= freshMs) this.#last = { at, answer: this.#look() };
-    return this.#last.answer;
-  }
-
-  #look(): Promise<Plain<ListClassesResponse>> {
-    return this.#slices.run(async (pace) => {
-      const classes = new Map<string, ClassCount>();
-      const problems = new CountedProblems();
-      const missing = new Map<readonly MissingEntry[], MissingCount>();
-      let streams = 0;
-      for (const stream of [...this.#relay.clients()]) {
-        await pace.yieldIfDue();
-        streams++;
-        if (stream.client === undefined) continue;
-        const of = classOf(stream.client);
-        await this.#count(stream, of, classes, problems, pace);
-        for (const type of stream.types) countMissing(type, of, missing);
-      }
-      const counts = await this.#countMissing(missing, problems, pace);
-      const rows = [...classes.values()].map(({ row }) => row);
-      return mostStreams({
-        classes: rows,
-        total: rows.length,
-        streams,
-        problems: problems.all(),
-        missing: counts,
-      });
+  async function look(pace: Pace): Promise<Plain<ListClassesResponse>> {
+    const classes = new Map<string, ClassCount>();
+    const problems = new CountedProblems();
+    const missing = new Map<readonly MissingEntry[], MissingCount>();
+    let streams = 0;
+    for (const stream of [...relay.clients()]) {
+      await pace.yieldIfDue();
+      streams++;
+      if (stream.client === undefined) continue;
+      const of = classOf(stream.client);
+      await count(stream, of, classes, problems, pace);
+      for (const type of stream.types) countMissing(type, of, missing);
+    }
+    const counts = await missingSubscriptions(missing, problems, pace);
+    const rows = [...classes.values()].map(({ row }) => row);
+    return mostStreams({
+      classes: rows,
+      total: rows.length,
+      streams,
+      problems: problems.all(),
+      missing: counts,
     });
   }
 
-  async #count(
+  async function count(
     stream: ListedClient,
     of: ClientClassId,
     classes: Map<string, ClassCount>,
@@ -107,7 +95,7 @@ export class FleetSurvey {
         await countRejections(type, of, problems, pace);
       } else if (state === 'STALE') {
         unacknowledged = true;
-        const since = this.#lateSince(type);
+        const since = lateSince(type);
         if (since === undefined) continue;
         late = true;
         problems.add(problem('LATE', type, of, since));
@@ -119,34 +107,34 @@ export class FleetSurvey {
   }
 
   /** Milliseconds since the epoch, if the client has not answered for long. */
-  #lateSince(type: ListedType): number | undefined {
+  function lateSince(type: ListedType): number | undefined {
     const oldest = type.subscription?.responses.oldestOutstanding;
     if (oldest === undefined) return undefined;
-    const now = this.#clock.monotonic();
+    const now = clock.monotonic();
     let since = oldest.receivedAt;
     if (since === undefined) {
-      const seen = this.#unanswered.get(type);
+      const seen = unanswered.get(type);
       since = seen?.serial === oldest.serial ? seen.since : now;
-      if (seen?.serial !== oldest.serial) this.#unanswered.set(type, { serial: oldest.serial, since });
+      if (seen?.serial !== oldest.serial) unanswered.set(type, { serial: oldest.serial, since });
     }
-    return now - since < lateAfterMs ? undefined : this.#clock.now() - (now - since);
+    return now - since < lateAfterMs ? undefined : clock.now() - (now - since);
   }
 
-  async #countMissing(
+  async function missingSubscriptions(
     counted: ReadonlyMap<readonly MissingEntry[], MissingCount>,
     problems: CountedProblems,
     pace: Pace,
   ): Promise<Record<string, number>> {
     const subscriptions = new Map<string, number>();
     for (const { type, classes } of counted.values()) {
-      const missing = missingOf(type, this.#relay);
+      const missing = missingOf(type, relay);
       const { short } = type.info;
       for (const { of, clients } of classes.values()) {
         subscriptions.set(short, (subscriptions.get(short) ?? 0) + clients * missing.length);
         for (const entry of missing) {
           await pace.yieldIfDue();
           const { name, parameters, since } = entry;
-          const why = whyWithheld(this.#relay, of.access, type.info.url, entry);
+          const why = whyWithheld(relay, of.access, type.info.url, entry);
           const about = {
             why,
             name,
@@ -166,12 +154,7 @@ export class FleetSurvey {
 interface MissingCount {
   /** Of one of them. */
   readonly type: ListedType;
-  readonly classes: Map<string, ClassShare>;
-}
-
-interface ClassShare {
-  readonly of: ClientClassId;
-  clients: number;
+  readonly classes: Map<string, { readonly of: ClientClassId; clients: number }>;
 }
 
 /** Those of a view have one list, which is looked through once. */
@@ -182,7 +165,7 @@ function countMissing(
 ): void {
   const missing = type.subscription?.missing ?? [];
   if (missing.length === 0) return;
-  const { classes } = getOrMake(counted, missing, () => ({ type, classes: new Map<string, ClassShare>() }));
+  const { classes } = getOrMake(counted, missing, () => ({ type, classes: new Map<never, never>() }));
   getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
 }
 

@@ -15,22 +15,10 @@ import {
   resourcesQuery,
   valueOf,
 } from '../admin/requests.ts';
-import type {
-  Answer,
-  Awaitable,
-  Call,
-  Inspector,
-  Operated,
-  PageSource,
-  Plain,
-  ReadinessReport,
-} from '../admin/service.ts';
+import type { Answer, Inspector, Plain, ReadinessReport } from '../admin/service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
-import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { Paced, systemClock } from '../model/clock.ts';
@@ -46,7 +34,7 @@ import { typeByName, typeInfo } from '../model/types.ts';
 import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
-import { TypeLabels } from '../observe/metrics.ts';
+import { typeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
@@ -54,9 +42,9 @@ import type { Promoted } from '../rollout/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { ChangesInspection, type ChangesOptions } from './changes.ts';
+import { type ChangesOptions, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
-import { DeliveryInspection } from './delivery.ts';
+import { inspectDelivery } from './delivery.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
 import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
@@ -75,49 +63,101 @@ interface InspectionOptions extends ChangesOptions {
   readonly notReadyReason: () => string | undefined;
   /** upstreams[].required. */
   readonly isRequired: (upstream: string) => boolean;
-  readonly compareConfiguration: Inspector['compareConfiguration'];
-  readonly configDump: () => unknown;
+  /** What only the process with the whole relay can answer. */
+  readonly own: Pick<Inspector, 'compareConfiguration' | 'configDump' | 'metricsText' | 'notKept' | 'page'>;
   /** What is dangerous about the configuration in force. */
   readonly warnings: () => readonly string[];
   /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
   readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
-  readonly metricsText: () => Promise<string>;
   readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
   /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
   readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
   readonly askCheck: Checks['askNow'];
-  readonly notKept: () => Awaitable<string | undefined>;
   readonly logLevels: LogLevels;
-  readonly page: PageSource;
+}
+
+export interface Inspection extends Inspector {
+  /** CSDS within a scope. The relay's own view is only in answers about all clients. */
+  clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>>;
 }
 
 /** The state of the relay for operators, read for each request. */
-export class Inspection implements Inspector {
-  readonly #options: InspectionOptions;
-  readonly #delivery: DeliveryInspection;
-  readonly changes: ChangesInspection;
-  readonly page: PageSource;
-  readonly compareConfiguration: Inspector['compareConfiguration'];
-  readonly #started = systemClock.monotonic();
-  readonly #slices = new TimeSlices(systemClock);
+export function inspection(options: InspectionOptions): Inspection {
+  const { relay, staleness, rollout, isRequired, clients } = options;
+  const started = systemClock.monotonic();
+  const slices = new TimeSlices(systemClock);
+  const changes = inspectChanges(options);
   /** Probes ask often, and a status looks at every stream. */
-  readonly #paced = new Paced(systemClock, () => this.status());
+  const paced = new Paced(systemClock, status);
 
-  constructor(options: InspectionOptions) {
-    this.#options = options;
-    this.changes = new ChangesInspection(options);
-    this.page = options.page;
-    this.compareConfiguration = options.compareConfiguration;
-    this.#delivery = new DeliveryInspection(options, this.changes);
-  }
+  return {
+    ...options.own,
+    changes,
+    ready,
+    status,
+    /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
+    problems: async () => (await paced.within(longestProbeMs))?.problems,
+    async explain(request) {
+      const query = explainQuery(request);
+      const client = query.client === undefined ? undefined : await clients().explain(request);
+      const upstream = relay.servedBy(query.type, canonicalOf(query.type, query.name));
+      const explained = {
+        ...explain(relay, query, client),
+        staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
+      };
+      return explained.matchFound ? explained : { ...explained, otherClasses: await classesWith(query) };
+    },
+    async explainClient(request) {
+      const asked = create(GetClientRequestSchema, explainClientQuery(request));
+      const client = await collected(GetClientResponseSchema, await clients().getClient(asked));
+      const classes = await clients().listClasses();
+      return slices.run((pace) => explainClient(relay, staleness, client, classes, pace));
+    },
+    listResources: (request) => listResources(relay, resourcesQuery(request), slices),
+    getResource(request) {
+      const query = resourceQuery(request);
+      return request.client === '' ? cachedVariants(relay, query, slices) : clients().getResource(request);
+    },
+    listClients: (request) => clients().listClients(request),
+    getClient: (request) => clients().getClient(request),
+    load: (request) => clients().load(request),
+    listClasses,
+    async listMatches(request) {
+      const query = matchesQuery(request);
+      const classes = await listClasses();
+      return slices.run((pace) => matchesOf(relay, classes, query, pace));
+    },
+    wait: inspectDelivery(options, changes),
+    tap: (request, call) => clients().tap(request, call),
+    clientStatus: (request, most) =>
+      clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, options.maxResponseBytes()) }),
+    clientStatusOf,
+    releaseRemovals({ upstream, type }) {
+      const removed = options.releaseRemovals(upstream, optionalType(type));
+      if (removed !== undefined) return { removed };
+      const names = relay.upstreams.map(({ name }) => name);
+      throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
+    },
+    operate(operation) {
+      const { bakes } = rollout.report();
+      return { ...valueOf(operate(operation, options)), waves: bakes.length };
+    },
+    /** NOT_FOUND: there is no such check. */
+    async check({ name }) {
+      const asked = await options.askCheck(name);
+      if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
+      const { state, value, reason } = asked.value;
+      return { check: { name, state, value, reason, recent: [] } };
+    },
+    setLogLevel: (request, { operator }) => setLogLevel(request, operator, options.logLevels, options.log),
+  };
 
-  ready(): ReadinessReport {
-    const { relay, staleness, isRequired, rollout } = this.#options;
+  function ready(): ReadinessReport {
     const waiting = relay.upstreams.filter(
       (upstream) => isRequired(upstream.name) && !staleness.isRestored && !upstream.state().everConnected,
     );
     const reason =
-      this.#options.notReadyReason() ??
+      options.notReadyReason() ??
       (waiting.length === 0
         ? ''
         : `not connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
@@ -125,13 +165,12 @@ export class Inspection implements Inspector {
       ready: reason === '',
       reason,
       rollout: rolloutSummary(rollout.report()),
-      upstreams: relay.upstreams.map((upstream) => this.#upstream(upstream)),
+      upstreams: relay.upstreams.map(upstreamStatus),
     };
   }
 
-  #upstream(upstream: Upstream) {
+  function upstreamStatus(upstream: Upstream) {
     const { name } = upstream;
-    const { staleness, isRequired, heldRemovals } = this.#options;
     const state = upstream.state();
     const staleSince = staleness.since(upstream);
     return {
@@ -148,7 +187,7 @@ export class Inspection implements Inspector {
         since: timestamp(since),
         reason,
       })),
-      heldRemovals: heldRemovals(name).map(({ type, count, since }) => ({
+      heldRemovals: options.heldRemovals(name).map(({ type, count, since }) => ({
         type: typeInfo(type).short,
         count,
         since: timestamp(since),
@@ -156,35 +195,29 @@ export class Inspection implements Inspector {
     };
   }
 
-  async status(): Promise<Answer<'status'>> {
+  async function status(): Promise<Answer<'status'>> {
     // A worker that does not answer is waited for once.
-    const [status, classes] = await Promise.all([this.#known(), this.listClasses()]);
-    const facts = this.page.facts();
+    const [status, classes] = await Promise.all([knownStatus(), listClasses()]);
+    const facts = options.own.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
-    return { ...status, ...this.#options.found(found) };
+    return { ...status, ...options.found(found) };
   }
 
-  /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
-  async problems(): Promise<readonly Plain<Problem>[] | undefined> {
-    return (await this.#paced.within(longestProbeMs))?.problems;
-  }
-
-  async #known(): Promise<KnownStatus> {
-    const { relay, version, rollout } = this.#options;
-    const { ready, reason, upstreams } = this.ready();
+  async function knownStatus(): Promise<KnownStatus> {
+    const { ready: isReady, reason, upstreams } = ready();
     const ofUpstreams = upstreams
       .filter(({ warning }) => warning !== '')
       .map(({ name, warning }) => `upstream ${name}: ${warning}`);
-    const clients = await this.#options.clients().status();
+    const ofClients = await clients().status();
     return {
-      version,
-      uptimeSeconds: (systemClock.monotonic() - this.#started) / 1000,
-      ready,
+      version: options.version,
+      uptimeSeconds: (systemClock.monotonic() - started) / 1000,
+      ready: isReady,
       reason,
       upstreams: [...upstreams],
-      ...clients,
-      types: typeRows(relay, clients.types),
-      warnings: [...this.#options.warnings(), ...ofUpstreams, ...clients.warnings],
+      ...ofClients,
+      types: typeRows(relay, ofClients.types),
+      warnings: [...options.warnings(), ...ofUpstreams, ...ofClients.warnings],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),
@@ -192,125 +225,26 @@ export class Inspection implements Inspector {
     };
   }
 
-  async explain(request: Request<'explain'>): Promise<Answer<'explain'>> {
-    const query = explainQuery(request);
-    const client = query.client === undefined ? undefined : await this.#options.clients().explain(request);
-    const { relay, staleness } = this.#options;
-    const upstream = relay.servedBy(query.type, canonicalOf(query.type, query.name));
-    const explained = {
-      ...explain(relay, query, client),
-      staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
-    };
-    return explained.matchFound ? explained : { ...explained, otherClasses: await this.#classesWith(query) };
-  }
-
-  async explainClient(request: Request<'explainClient'>): Promise<Answer<'explainClient'>> {
-    const { relay, staleness, clients } = this.#options;
-    const asked = create(GetClientRequestSchema, explainClientQuery(request));
-    const client = await collected(GetClientResponseSchema, await clients().getClient(asked));
-    const classes = await clients().listClasses();
-    return this.#slices.run((pace) => explainClient(relay, staleness, client, classes, pace));
-  }
-
-  listResources(request: Request<'listResources'>): Promise<Answer<'listResources'>> {
-    return listResources(this.#options.relay, resourcesQuery(request), this.#slices);
-  }
-
-  getResource(request: Request<'getResource'>): Awaitable<Answer<'getResource'>> {
-    const query = resourceQuery(request);
-    if (request.client === '') return cachedVariants(this.#options.relay, query, this.#slices);
-    return this.#options.clients().getResource(request);
-  }
-
-  listClients(request: Request<'listClients'>): Awaitable<Answer<'listClients'>> {
-    return this.#options.clients().listClients(request);
-  }
-
-  getClient(request: Request<'getClient'>): Awaitable<Answer<'getClient'>> {
-    return this.#options.clients().getClient(request);
-  }
-
-  load(request: Request<'load'>): Awaitable<Answer<'load'>> {
-    return this.#options.clients().load(request);
-  }
-
-  async listClasses(): Promise<Answer<'listClasses'>> {
-    const answer = await this.#options.clients().listClasses();
-    return this.#slices.run((pace) => explainMissing(this.#options.relay, answer, pace));
-  }
-
-  async listMatches(request: Request<'listMatches'>): Promise<Answer<'listMatches'>> {
-    const query = matchesQuery(request);
-    const classes = await this.listClasses();
-    return this.#slices.run((pace) => matchesOf(this.#options.relay, classes, query, pace));
+  async function listClasses(): Promise<Answer<'listClasses'>> {
+    const answer = await clients().listClasses();
+    return slices.run((pace) => explainMissing(relay, answer, pace));
   }
 
   /** How many classes of connected clients get a resource. */
-  async #classesWith({ type, name }: ExplainQuery): Promise<number> {
-    const { relay, clients } = this.#options;
+  async function classesWith({ type, name }: ExplainQuery): Promise<number> {
     const answer = await clients().listClasses();
     const selector = canonicalOf(type, name);
-    const { sets } = await this.#slices.run((pace) => whoHas(relay, type, selector, answer, pace));
+    const { sets } = await slices.run((pace) => whoHas(relay, type, selector, answer, pace));
     return sets.size;
   }
 
-  wait(request: Request<'wait'>, call: Call): Promise<Answer<'wait'>> {
-    return this.#delivery.wait(request, call);
-  }
-
-  tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage> {
-    return this.#options.clients().tap(request, call);
-  }
-
-  clientStatus(request: ClientStatusRequest, most: number): Promise<Result<EncodedStatus, GrpcStatus>> {
-    const maxBytes = Math.min(most, this.#options.maxResponseBytes());
-    return this.clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes });
-  }
-
-  /** CSDS within a scope. The relay's own view is only in answers about all clients. */
-  async clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
-    const clients = await this.#options.clients().configs(query);
-    if (!clients.ok || query.scope.kind !== 'all') return clients;
-    const rest = { ...query, maxBytes: query.maxBytes - sizeOf(clients.value) };
-    const own = await ownConfig(this.#options.relay, rest, this.#slices);
-    if (own.ok) return ok([...clients.value, ...own.value]);
+  async function clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const ofClients = await clients().configs(query);
+    if (!ofClients.ok || query.scope.kind !== 'all') return ofClients;
+    const rest = { ...query, maxBytes: query.maxBytes - sizeOf(ofClients.value) };
+    const own = await ownConfig(relay, rest, slices);
+    if (own.ok) return ok([...ofClients.value, ...own.value]);
     return own.error.code === Code.RESOURCE_EXHAUSTED ? fail(answerTooLarge(query.maxBytes)) : own;
-  }
-
-  releaseRemovals({ upstream, type }: Request<'releaseRemovals'>): Answer<'releaseRemovals'> {
-    const removed = this.#options.releaseRemovals(upstream, optionalType(type));
-    if (removed !== undefined) return { removed };
-    const names = this.#options.relay.upstreams.map(({ name }) => name);
-    throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
-  }
-
-  operate(operation: Operation): Operated {
-    const { bakes } = this.#options.rollout.report();
-    return { ...valueOf(operate(operation, this.#options)), waves: bakes.length };
-  }
-
-  notKept(): Awaitable<string | undefined> {
-    return this.#options.notKept();
-  }
-
-  /** NOT_FOUND: there is no such check. */
-  async check({ name }: Request<'check'>): Promise<Answer<'check'>> {
-    const asked = await this.#options.askCheck(name);
-    if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
-    const { state, value, reason } = asked.value;
-    return { check: { name, state, value, reason, recent: [] } };
-  }
-
-  setLogLevel(request: Request<'setLogLevel'>, { operator }: Call): Answer<'setLogLevel'> {
-    return setLogLevel(request, operator, this.#options.logLevels, this.#options.log);
-  }
-
-  configDump(): unknown {
-    return this.#options.configDump();
-  }
-
-  metricsText(): Promise<string> {
-    return this.#options.metricsText();
   }
 }
 
@@ -403,19 +337,19 @@ const isSame = (a: Variant, b: Variant): boolean =>
 
 /** Clients can name any type: unknown types after the first few share a row. */
 function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
-  const labels = new TypeLabels((type) => relay.store.variants(type) > 0);
+  const labelOf = typeLabels((type) => relay.store.variants(type) > 0);
   const rows = new Map<string, Plain<TypeStatus>>();
   const rowOf = (type: string): Plain<TypeStatus> =>
     getOrMake(rows, type, () => ({ type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 }));
   for (const [type, table] of relay.store.tables) {
-    const row = rowOf(labels.of(type));
+    const row = rowOf(labelOf(type));
     row.resources += table.resourceCount;
     row.variants += table.variants;
     row.ambiguous += table.ambiguousCount;
   }
   for (const { type, subscriptions } of subscribed) {
     // Each worker names the first unknown types that it met: others than this process, perhaps.
-    rowOf(labels.of(typeByName(type) ?? typeUrl(type))).subscriptions += subscriptions;
+    rowOf(labelOf(typeByName(type) ?? typeUrl(type))).subscriptions += subscriptions;
   }
   return [...rows.values()];
 }

@@ -9,7 +9,7 @@ import {
   resourceQuery,
   waitQuery,
 } from '../admin/requests.ts';
-import type { Answer, Awaitable, Call, ClientMethods, Plain } from '../admin/service.ts';
+import type { Answer, Awaitable, ClientMethods, Plain } from '../admin/service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type { TapFilter, Tapped } from '../downstream/taps.ts';
 import {
@@ -37,7 +37,7 @@ import type { Holding, Rejection } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { authorityOf } from '../model/xdstp.ts';
-import { TypeLabels } from '../observe/metrics.ts';
+import { typeLabels } from '../observe/metrics.ts';
 import type { Relay } from '../relay.ts';
 import { unmetMatches, type WaveRules } from '../rollout/canaries.ts';
 import type { Standing } from '../rollout/waiting.ts';
@@ -59,7 +59,7 @@ import {
   withheldOf,
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
-import { FleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
+import { fleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
@@ -82,38 +82,75 @@ interface ServingProcess {
   readonly fleet: { standing(stream: string): Standing['kind'] | undefined };
 }
 
-/** The clients whose streams end in this process, and those that poll it: read when asked for. */
-export class LocalClients implements ClientsView {
-  readonly inWorkers = false;
-  readonly #process: ServingProcess;
-  readonly #relay: Relay;
-  readonly #preview: ReloadPreview;
-  readonly #rules: () => WaveRules;
-  readonly #slices = new TimeSlices(systemClock);
+/**
+ * The clients whose streams end in this process, and those that poll it: read when asked for. `rules`: who gets what
+ * waits, in which wave.
+ */
+export function localClients(
+  { relay, accounts, loadReports, fleet }: ServingProcess,
+  preview: ReloadPreview,
+  rules: () => WaveRules,
+): ClientsView {
+  const slices = new TimeSlices(systemClock);
   /** Of `status`, which the primary does not wait long for: it is not behind what others ask. */
-  readonly #statusSlices = new TimeSlices(systemClock);
-  readonly #survey: FleetSurvey;
+  const statusSlices = new TimeSlices(systemClock);
+  const waves = (): WaveOf => inWaves(rules(), (stream) => fleet.standing(stream));
+  const streamOf = (id: string): ListedClient => relay.client(id) ?? noSuchClient(id);
 
-  /** `rules`: who gets what waits, in which wave. */
-  constructor(process: ServingProcess, preview: ReloadPreview, rules: () => WaveRules) {
-    this.#process = process;
-    this.#relay = process.relay;
-    this.#preview = preview;
-    this.#rules = rules;
-    this.#survey = new FleetSurvey(process.relay, this.#slices, systemClock);
-  }
+  return {
+    inWorkers: false,
+    status: () => statusSlices.run(status),
+    listClients(request) {
+      const query = clientsQuery(request);
+      const waveOf = waves();
+      return slices.run((pace) => clientList([...relay.clients()], query, relay, waveOf, pace));
+    },
+    listClasses: fleetSurvey(relay, slices, systemClock),
+    load: (request) => loadOf(loadReports.view, request),
+    getClient(request) {
+      const stream = streamOf(request.id);
+      return slices.run((pace) => clientDetail(stream, clientQuery(request), relay, pace));
+    },
+    explain(request) {
+      const { type, name: spelling, parameters } = explainQuery(request);
+      const name = canonicalGiven(spelling, type);
+      const stream = streamOf(request.client);
+      const access = stream.client?.access;
+      const asked = stream.types.find(({ info }) => info.url === type);
+      const holding = asked && holdingOf(asked, name, parameters);
+      const own =
+        holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream, authorityOf(name));
+      const withheld = withheldOf(relay, access, type, name, parameters ?? own);
+      const known = {
+        parameters: Object.fromEntries(own.entries),
+        canary: access?.side === 'canary',
+        ...(withheld === 'all'
+          ? { state: 'denied' }
+          : { variants: withheld.map((held) => variantId(held, name)) }),
+      };
+      if (asked === undefined) return create(ExplainResponseSchema, known);
+      const client = {
+        ...typeState(asked, relay),
+        ...heldOf(asked, holding, name),
+        missing: isMissing(asked, holding, name, relay),
+      };
+      return create(ExplainResponseSchema, { ...known, client });
+    },
+    getResource: (request) => sentVariants(streamOf(request.client), resourceQuery(request), slices),
+    compareConfiguration: ({ text }, { signal }) => slices.run((pace) => preview(text, pace, signal)),
+    wait: async (request) =>
+      create(WaitResponseSchema, await acceptanceOf(relay, waitQuery(request), slices)),
+    tap: (request, { signal }) => tapMessages(relay, request, signal),
+    configs: (query) => clientConfigs(relay, query, slices),
+  };
 
-  status(): Promise<ClientsStatus> {
-    return this.#statusSlices.run((pace) => this.#status(pace));
-  }
-
-  async #status(pace: Pace): Promise<ClientsStatus> {
-    const rejections = await this.#rejections(pace);
-    const { server, polls, store } = this.#relay;
-    const labels = new TypeLabels((type) => store.variants(type) > 0);
+  async function status(pace: Pace): Promise<ClientsStatus> {
+    const rejections = await rejectionsOf(relay, pace);
+    const { server, polls, store } = relay;
+    const labelOf = typeLabels((type) => store.variants(type) > 0);
     const types = new Map<string, number>();
-    for (const [type, count] of subscriptionsOf(this.#relay)) {
-      const label = labels.of(type);
+    for (const [type, count] of subscriptionsOf(relay)) {
+      const label = labelOf(type);
       types.set(label, (types.get(label) ?? 0) + count);
     }
     return {
@@ -121,126 +158,51 @@ export class LocalClients implements ClientsView {
       pollingClients: polls.clients.size,
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
       ...rejections,
-      warnings: [...this.#warnings()],
-      waveClients: waveClients(server.streams(), this.#waveOf()),
-      accounts: this.#process.accounts
+      warnings: [...warningsOf(relay, rules())],
+      waveClients: waveClients(server.streams(), waves()),
+      accounts: accounts
         .heaviest(shownAccounts)
         .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
       workers: [],
     };
   }
+}
 
-  listClients(request: Request<'listClients'>): Promise<Answer<'listClients'>> {
-    const query = clientsQuery(request);
-    const waveOf = this.#waveOf();
-    return this.#slices.run((pace) =>
-      clientList([...this.#relay.clients()], query, this.#relay, waveOf, pace),
-    );
-  }
+function warningsOf(relay: Relay, rules: WaveRules): readonly string[] {
+  const waves = rules.waves.filter(({ match }) => match.length > 0);
+  if (waves.length === 0) return [];
+  const clients = new Set(Iterator.from(relay.server.streams()).map((stream) => derivedOf(stream)));
+  return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
+}
 
-  listClasses(): Promise<Answer<'listClasses'>> {
-    return this.#survey.classes();
-  }
-
-  load(request: Request<'load'>): Answer<'load'> {
-    return loadOf(this.#process.loadReports.view, request);
-  }
-
-  getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
-    const stream = this.#streamOf(request.id);
-    return this.#slices.run((pace) => clientDetail(stream, clientQuery(request), this.#relay, pace));
-  }
-
-  explain(request: Request<'explain'>): Answer<'explain'> {
-    const { type, name: spelling, parameters } = explainQuery(request);
-    const name = canonicalGiven(spelling, type);
-    const stream = this.#streamOf(request.client);
-    const access = stream.client?.access;
-    const asked = stream.types.find(({ info }) => info.url === type);
-    const holding = asked && holdingOf(asked, name, parameters);
-    const own =
-      holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream, authorityOf(name));
-    const withheld = withheldOf(this.#relay, access, type, name, parameters ?? own);
-    const known = {
-      parameters: Object.fromEntries(own.entries),
-      canary: access?.side === 'canary',
-      ...(withheld === 'all'
-        ? { state: 'denied' }
-        : { variants: withheld.map((held) => variantId(held, name)) }),
-    };
-    if (asked === undefined) return create(ExplainResponseSchema, known);
-    const client = {
-      ...typeState(asked, this.#relay),
-      ...heldOf(asked, holding, name),
-      missing: isMissing(asked, holding, name, this.#relay),
-    };
-    return create(ExplainResponseSchema, { ...known, client });
-  }
-
-  getResource(request: Request<'getResource'>): Answer<'getResource'> {
-    return sentVariants(this.#streamOf(request.client), resourceQuery(request), this.#slices);
-  }
-
-  compareConfiguration(
-    { text }: Request<'compareConfiguration'>,
-    { signal }: Call,
-  ): Promise<Answer<'compareConfiguration'>> {
-    return this.#slices.run((pace) => this.#preview(text, pace, signal));
-  }
-
-  async wait(request: Request<'wait'>): Promise<Answer<'wait'>> {
-    return create(WaitResponseSchema, await acceptanceOf(this.#relay, waitQuery(request), this.#slices));
-  }
-
-  tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<TapMessage> {
-    return tapMessages(this.#relay, request, signal);
-  }
-
-  configs(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
-    return clientConfigs(this.#relay, query, this.#slices);
-  }
-
-  #waveOf(): WaveOf {
-    return inWaves(this.#rules(), (stream) => this.#process.fleet.standing(stream));
-  }
-
-  #streamOf(id: string): ListedClient {
-    return this.#relay.client(id) ?? noSuchClient(id);
-  }
-
-  #warnings(): readonly string[] {
-    const waves = this.#rules().waves.filter(({ match }) => match.length > 0);
-    if (waves.length === 0) return [];
-    const clients = new Set(Iterator.from(this.#relay.server.streams()).map((stream) => derivedOf(stream)));
-    return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
-  }
-
-  async #rejections(pace: Pace): Promise<Pick<ClientsStatus, 'nacks' | 'rejectingClients'>> {
-    let rejectingClients = 0;
-    const rows = new Map<string, { nack: Plain<NackStatus>; counted: ListedClient }>();
-    for (const stream of [...this.#relay.clients()]) {
-      let rejects = false;
-      for (const { info, subscription } of stream.types) {
-        for (const rejection of subscription?.responses.rejections ?? []) {
-          await pace.yieldIfDue();
-          rejects = true;
-          const nack = nackOf(info.short, rejection);
-          const key = keyOfNack(nack);
-          const known = rows.get(key);
-          // A stream may have rejected the same thing of several parameter sets.
-          if (known?.counted === stream) continue;
-          rows.set(key, {
-            nack: known === undefined ? nack : moreClients(known.nack, nack),
-            counted: stream,
-          });
-          if (rows.size > 2 * countedNacks) keepNewest(rows);
-        }
+async function rejectionsOf(
+  relay: Relay,
+  pace: Pace,
+): Promise<Pick<ClientsStatus, 'nacks' | 'rejectingClients'>> {
+  let rejectingClients = 0;
+  const rows = new Map<string, { nack: Plain<NackStatus>; counted: ListedClient }>();
+  for (const stream of [...relay.clients()]) {
+    let rejects = false;
+    for (const { info, subscription } of stream.types) {
+      for (const rejection of subscription?.responses.rejections ?? []) {
+        await pace.yieldIfDue();
+        rejects = true;
+        const nack = nackOf(info.short, rejection);
+        const key = keyOfNack(nack);
+        const known = rows.get(key);
+        // A stream may have rejected the same thing of several parameter sets.
+        if (known?.counted === stream) continue;
+        rows.set(key, {
+          nack: known === undefined ? nack : moreClients(known.nack, nack),
+          counted: stream,
+        });
+        if (rows.size > 2 * countedNacks) keepNewest(rows);
       }
-      await pace.yieldIfDue();
-      rejectingClients += Number(rejects);
     }
-    return { nacks: mostRecent([...rows.values()].map(({ nack }) => nack)), rejectingClients };
+    await pace.yieldIfDue();
+    rejectingClients += Number(rejects);
   }
+  return { nacks: mostRecent([...rows.values()].map(({ nack }) => nack)), rejectingClients };
 }
 
 function keepNewest(rows: Map<string, { readonly nack: Plain<NackStatus> }>): void {

@@ -27,12 +27,8 @@ import type { Staleness } from './staleness.ts';
 /** So many of the largest classes are asked whether they have what another one lacks. */
 const mostClasses = 100;
 
-/** Who has something that others lack. */
-interface Elsewhere {
-  readonly exists: boolean;
-  /** The parameters of classes that have it. */
-  readonly sets: ReadonlySet<Parameters>;
-}
+/** Who has something that others lack: `sets` are the parameters of classes that have it. */
+type Elsewhere = Awaited<ReturnType<typeof whoHas>>;
 
 /**
  * Says of each MISSING why, unless the process with the client has said so, and who else has it: the process with the whole
@@ -45,13 +41,10 @@ export async function explainMissing(
 ): Promise<Plain<ListClassesResponse>> {
   const known = new Map<string, Elsewhere>();
   const samples = new Map<string, Sample>();
-  const [others, missing]: Plain<ClassProblem>[][] = [[], []];
-  for (const problem of answer.problems) {
+  const missing: Plain<ClassProblem>[] = [];
+  const isMissing = ({ kind }: Plain<ClassProblem>): boolean => kind === 'MISSING';
+  for (const problem of answer.problems.filter(isMissing)) {
     await pace.yieldIfDue();
-    if (problem.kind !== 'MISSING') {
-      others?.push(problem);
-      continue;
-    }
     const type = typeByName(problem.type) ?? typeUrl(problem.type);
     const key = `${problem.type} ${problem.name}`;
     const selector = canonicalOf(type, problem.name);
@@ -59,8 +52,7 @@ export async function explainMissing(
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
     const isThere = has(relay, type, selector, own);
-    const why =
-      problem.why || whyMissing(relay, type, selector, { elsewhere: elsewhere.exists, exists: isThere });
+    const why = problem.why || whyMissing(relay, type, selector, isThere, elsewhere.exists);
     const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
     const said = {
       ...problem,
@@ -69,9 +61,10 @@ export async function explainMissing(
       elsewhere: elsewhere.exists,
       otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
     };
-    missing?.push({ ...said, sentence: missingSentence(said) });
+    missing.push({ ...said, sentence: missingSentence(said) });
   }
-  return { ...answer, problems: [...(others ?? []), ...(missing ?? []).toSorted(byElsewhere)] };
+  const others = answer.problems.filter((problem) => !isMissing(problem));
+  return { ...answer, problems: [...others, ...missing.toSorted(byElsewhere)] };
 }
 
 /** What others could have is a mistake more often than what nobody has. */
@@ -85,7 +78,7 @@ export async function whoHas(
   selector: Selector,
   { classes }: Plain<ListClassesResponse>,
   pace: Pace,
-): Promise<Elsewhere> {
+) {
   const sets = new Set<Parameters>();
   for (const { parameters } of classes.slice(0, mostClasses)) {
     await pace.yieldIfDue();
@@ -110,17 +103,13 @@ function exists({ store }: Relay, type: TypeUrl, selector: Selector): boolean {
   return Iterator.from(table?.names(selector) ?? []).some(hasVariant);
 }
 
-interface Known {
-  /** Upstream says something that matches this class. */
-  readonly exists: boolean;
-  readonly elsewhere: boolean;
-}
-
+/** `isThere`: upstream says something that matches this class. `elsewhere`: or some other one. */
 function whyMissing(
   relay: Relay,
   type: TypeUrl,
   selector: Selector,
-  { exists: isThere, elsewhere }: Known,
+  isThere: boolean,
+  elsewhere: boolean,
 ): string {
   // What waits under other names than its own is no reason for a class that would get none of them.
   const held = isThere || !isCollection(selector) ? whyHeldBack(relay, type, selector) : '';

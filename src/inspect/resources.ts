@@ -1,6 +1,6 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
-import { Listed } from '../admin/answers.ts';
+import { Listed, nextOffset } from '../admin/answers.ts';
 import {
   canonicalGiven,
   type MatchesQuery,
@@ -192,10 +192,9 @@ export function sentVariants(
 }
 
 function listed(variants: readonly Shown[], offset: number, slices: TimeSlices): Answered {
-  return new Listed({}, { field: 'variants', rows: rows(variants.slice(offset), slices) }, (written) => {
-    const next = offset + written;
-    return { nextOffset: written > 0 && next < variants.length ? next : 0 };
-  });
+  return new Listed({}, { field: 'variants', rows: rows(variants.slice(offset), slices) }, (written) => ({
+    nextOffset: nextOffset(offset, written, variants.length),
+  }));
 }
 
 /** Their JSON is made when the ones before are written. */

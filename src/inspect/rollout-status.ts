@@ -108,10 +108,15 @@ export function waitingState(
 /** For readiness. Undefined: changes go to everybody at once. */
 export function rolloutSummary(report: RolloutReport): RolloutSummary | undefined {
   const { enabled, state } = report;
-  const { kind, since } = state;
+  const { kind } = state;
   if (!enabled && kind === 'IDLE') return undefined;
   const reason = kind === 'IDLE' ? '' : reasonOf(report);
-  return { state: kind, since, cause: kind === 'HELD' ? state.cause : undefined, reason };
+  return {
+    state: kind,
+    since: timestamp(state.since),
+    cause: kind === 'HELD' ? state.cause : undefined,
+    reason,
+  };
 }
 
 function reasonOf({ state, freezes, whyDiscarded }: RolloutReport): string {

@@ -31,102 +31,89 @@ const looksAtLag = perMinute;
 const inTime = 1;
 
 /** What has happened of late. */
-export type Recent = ReturnType<Figures['recent']>;
+export type Recent = ReturnType<ReturnType<typeof takeFigures>['recent']>;
 
 /** What grew between two looks. Keys are lines of words. */
 type Growth = ReadonlyMap<string, number>;
 
 /** The last five minutes, and what happened within an hour. A point costs some additions; with workers each is asked for its counters. */
-export class Figures {
-  readonly #clock: Clock;
-  readonly #counters: () => Promise<readonly CountersOrPid[]>;
-  readonly #points: Figure[] = [];
+export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOrPid[]>) {
+  const points: Figure[] = [];
   /** One for each look, within an hour. */
-  readonly #grown: Growth[] = [];
-  readonly #lags: number[] = [];
-  #last: readonly Counters[] = [];
+  const grown: Growth[] = [];
+  const lags: number[] = [];
+  let last: readonly Counters[] = [];
   /** By `Clock.monotonic()`. */
-  #lastAt = 0;
-  #timer: Timer | undefined;
-  #stopped = false;
+  let lastAt = 0;
+  let timer: Timer | undefined;
+  let isStopped = false;
 
-  constructor(clock: Clock, counters: () => Promise<readonly CountersOrPid[]>) {
-    this.#clock = clock;
-    this.#counters = counters;
-  }
+  return {
+    get points(): readonly Figure[] {
+      return points;
+    },
+    /** Of each process, as of the last point. */
+    get counters() {
+      return last;
+    },
+    recent() {
+      const sums = new Map<string, number>();
+      for (const growth of grown.slice(-recentMinutes * perMinute))
+        for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
+      const rows = [...sums].map(([key, count]) => ({ words: wordsOf(key), count }));
+      const of = (kind: string) => rows.filter(({ words }) => words[0] === kind);
+      const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
+      const sorted = lags.toSorted((a, b) => a - b);
+      return {
+        /** All but `restarts` and `lagMs` are of so many minutes. */
+        minutes: recentMinutes,
+        acknowledged: sumOf('acknowledged'),
+        /** Of those, later than 1 s. */
+        late: sumOf('late'),
+        rejections: sumOf('rejections'),
+        turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
+        refusedUpdates: of('refused').map(({ words: [, upstream = '', type = ''], count }) => ({
+          upstream,
+          type,
+          count,
+          /** Of the last one: which resource, and why. */
+          reason: reasonOf(upstream, type),
+        })),
+        /** Within an hour. */
+        restarts: grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
+        /** Of the busiest process: for how long events wait. */
+        lagMs: sorted.length < looksAtLag ? 0 : (sorted[Math.floor(sorted.length / 2)] ?? 0),
+      };
+    },
+    start: () => void look(),
+    stop(): void {
+      isStopped = true;
+      timer?.cancel();
+    },
+  };
 
-  get points(): readonly Figure[] {
-    return this.#points;
-  }
-
-  /** Of each process, as of the last point. */
-  get counters(): readonly Counters[] {
-    return this.#last;
-  }
-
-  recent() {
-    const sums = new Map<string, number>();
-    for (const growth of this.#grown.slice(-recentMinutes * perMinute))
-      for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
-    const rows = [...sums].map(([key, count]) => ({ words: wordsOf(key), count }));
-    const of = (kind: string) => rows.filter(({ words }) => words[0] === kind);
-    const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
-    const lags = this.#lags.toSorted((a, b) => a - b);
-    return {
-      /** All but `restarts` and `lagMs` are of so many minutes. */
-      minutes: recentMinutes,
-      acknowledged: sumOf('acknowledged'),
-      /** Of those, later than 1 s. */
-      late: sumOf('late'),
-      rejections: sumOf('rejections'),
-      turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
-      refusedUpdates: of('refused').map(({ words: [, upstream = '', type = ''], count }) => ({
-        upstream,
-        type,
-        count,
-        /** Of the last one: which resource, and why. */
-        reason: this.#reasonOf(upstream, type),
-      })),
-      /** Within an hour. */
-      restarts: this.#grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
-      /** Of the busiest process: for how long events wait. */
-      lagMs: lags.length < looksAtLag ? 0 : (lags[Math.floor(lags.length / 2)] ?? 0),
-    };
-  }
-
-  #reasonOf(upstream: string, type: string): string {
-    const refused = this.#last.flatMap(({ refusedUpdates }) => refusedUpdates);
+  function reasonOf(upstream: string, type: string): string {
+    const refused = last.flatMap(({ refusedUpdates }) => refusedUpdates);
     return refused.findLast((one) => one[0] === upstream && one[1] === type)?.[3] ?? '';
   }
 
-  start(): void {
-    void this.#look();
-  }
-
-  stop(): void {
-    this.#stopped = true;
-    this.#timer?.cancel();
-  }
-
-  async #look(): Promise<void> {
-    const heard = await this.#counters().catch(() => this.#last);
-    if (this.#stopped) return;
+  async function look(): Promise<void> {
+    const heard = await ask().catch(() => last);
+    if (isStopped) return;
     // What it said last: left out, all that it has ever counted would look new when it answers again.
-    const counters = heard.flatMap((one) =>
-      typeof one === 'number' ? (ofProcess(one, this.#last) ?? []) : one,
-    );
-    const [at, now] = [this.#clock.now(), this.#clock.monotonic()];
-    if (this.#lastAt > 0) {
-      this.#points.push(figure(at, (now - this.#lastAt) / 1000, this.#last, counters));
-      this.#grown.push(growth(this.#last, counters));
-      if (this.#grown.length > longestMinutes * perMinute) this.#grown.shift();
+    const counters = heard.flatMap((one) => (typeof one === 'number' ? (ofProcess(one, last) ?? []) : one));
+    const [at, now] = [clock.now(), clock.monotonic()];
+    if (lastAt > 0) {
+      points.push(figure(at, (now - lastAt) / 1000, last, counters));
+      grown.push(growth(last, counters));
+      if (grown.length > longestMinutes * perMinute) grown.shift();
     }
-    this.#lags.push(Math.max(0, ...counters.map(({ lagMs }) => lagMs)));
-    if (this.#lags.length > looksAtLag) this.#lags.shift();
-    this.#last = counters;
-    this.#lastAt = now;
-    if (this.#points.length > kept) this.#points.shift();
-    this.#timer = this.#clock.after(everyMs, () => void this.#look());
+    lags.push(Math.max(0, ...counters.map(({ lagMs }) => lagMs)));
+    if (lags.length > looksAtLag) lags.shift();
+    last = counters;
+    lastAt = now;
+    if (points.length > kept) points.shift();
+    timer = clock.after(everyMs, () => void look());
   }
 }
 

@@ -1,3 +1,5 @@
+import type { Change } from '../gen/distributary/admin/v1/changes_pb.ts';
+import type { CanaryCounts } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted } from '../model/text.ts';
 
 /** 1536 → `1.5 KiB`. */
@@ -53,13 +55,7 @@ export function verdictText({
   wave = 0,
   waves = 0,
   cause = '',
-}: {
-  readonly verdict: string;
-  readonly state?: string | undefined;
-  readonly wave?: number | undefined;
-  readonly waves?: number | undefined;
-  readonly cause?: string | undefined;
-}): string {
+}: Pick<Change, 'verdict' | 'state' | 'wave' | 'waves' | 'cause'>): string {
   const ended = verdict === 'DISCARDED' || state === 'HELD';
   const why = ended && cause !== '' ? `: ${cause}` : '';
   if (waves < 2) return `${state}${why}`;
@@ -70,7 +66,7 @@ export function verdictText({
 /** What canaries say to the change that a status is about. While it is frozen nobody asks them. */
 export function canariesText(
   state: string,
-  canaries: Readonly<Record<'total' | 'accepted' | 'rejected' | 'ended', number>> | undefined,
+  canaries: Pick<CanaryCounts, 'total' | 'accepted' | 'rejected' | 'ended'> | undefined,
 ): string {
   if (state === 'FROZEN') return 'not asked while it is frozen: they keep what they have';
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = canaries ?? {};

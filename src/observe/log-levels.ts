@@ -19,12 +19,6 @@ export interface LevelOverride {
   readonly milliseconds: number;
 }
 
-interface InForce {
-  readonly level: LogLevel;
-  /** By `Clock.monotonic()`. */
-  readonly until: number;
-}
-
 /** Somebody chases a problem: few nodes at a time. */
 export const maxOverrides = 100;
 
@@ -33,7 +27,8 @@ export class LogLevels {
   /** The level of the start. */
   readonly initial: LogLevel;
   readonly #clock: Clock;
-  readonly #overrides = new Map<string | undefined, InForce>();
+  /** By node. `until`: by `Clock.monotonic()`. */
+  readonly #overrides = new Map<string | undefined, { readonly level: LogLevel; readonly until: number }>();
   readonly #listeners = new Set<() => void>();
 
   constructor(initial: LogLevel = 'info', clock: Clock = systemClock) {
@@ -67,11 +62,9 @@ export class LogLevels {
     return true;
   }
 
-  /** False: there was none. */
-  end(node: string | undefined): boolean {
-    const ended = this.#overrides.delete(node);
+  end(node: string | undefined): void {
+    this.#overrides.delete(node);
     this.#changed();
-    return ended;
   }
 
   /** Those of another process of the relay. */

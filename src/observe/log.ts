@@ -58,7 +58,7 @@ export function createLog(
     },
     { write: (line) => write(format === 'json' ? printableJson(line) : textLine(line)) },
   );
-  return logTo(logger, levels, new DebugBudget(clock));
+  return logTo(logger, levels, debugBudget(clock));
 }
 
 function standardError(): (line: string) => void {
@@ -78,48 +78,37 @@ function standardError(): (line: string) => void {
   return (line) => destination.write(line);
 }
 
-/** Lines at the level debug, so many a second. */
-class DebugBudget {
-  readonly #clock: Clock;
-  #second = 0;
-  #lines = 0;
-  #leftOut = 0;
-
-  constructor(clock: Clock) {
-    this.#clock = clock;
-  }
-
-  /** The fields of the line that may be written; undefined: it is left out. The next one says how many were. */
-  spend(fields: Fields): Fields | undefined {
-    const second = Math.floor(this.#clock.monotonic() / 1000);
-    if (second !== this.#second) {
-      this.#second = second;
-      this.#lines = 0;
-    }
-    if (this.#lines >= mostDebugLines) {
-      this.#leftOut++;
+/**
+ * Lines at the level debug, so many a second: the fields of the line that may be written. Undefined: it is left out, and
+ * the next one says how many were.
+ */
+function debugBudget(clock: Clock): (fields: Fields) => Fields | undefined {
+  let [second, lines, left_out] = [0, 0, 0];
+  return (fields) => {
+    const now = Math.floor(clock.monotonic() / 1000);
+    if (now !== second) [second, lines] = [now, 0];
+    if (lines >= mostDebugLines) {
+      left_out++;
       return undefined;
     }
-    this.#lines++;
-    if (this.#leftOut === 0) return fields;
-    const left_out = this.#leftOut;
-    this.#leftOut = 0;
-    return { ...fields, left_out };
-  }
+    lines++;
+    if (left_out === 0) return fields;
+    const spent = { ...fields, left_out };
+    left_out = 0;
+    return spent;
+  };
 }
 
-function logTo(logger: pino.Logger, levels: LogLevels, budget: DebugBudget): Log {
+function logTo(logger: pino.Logger, levels: LogLevels, budget: ReturnType<typeof debugBudget>): Log {
   const writes =
-    (level: Exclude<Level, 'debug'>) =>
+    (level: Level) =>
     (message: string, fields: Fields = {}): void => {
-      if (levels.enables(level, fields['node'])) logger[level](fields, message);
+      if (!levels.enables(level, fields['node'])) return;
+      const spent = level === 'debug' ? budget(fields) : fields;
+      if (spent !== undefined) logger[level](spent, message);
     };
   return {
-    debug(message, fields = {}) {
-      if (!levels.enables('debug', fields['node'])) return;
-      const spent = budget.spend(fields);
-      if (spent !== undefined) logger.debug(spent, message);
-    },
+    debug: writes('debug'),
     info: writes('info'),
     warn: writes('warn'),
     error: writes('error'),
@@ -167,26 +156,27 @@ export interface RecentLine {
 const kept = 50;
 const longest = { message: 300, fields: 400 };
 
-/** The last lines of a log at the level info and above, whatever level is written. */
-export class RecentLines {
-  readonly #now: () => number;
-  readonly #lines: RecentLine[] = [];
+/** The same log, whose last lines at the level info and above are kept, whatever level is written. */
+export function withRecentLines(log: Log, now: () => number) {
+  const lines: RecentLine[] = [];
+  return {
+    log: keeping(log),
+    /** The newest first. */
+    lines: (): readonly RecentLine[] => lines.toReversed(),
+  };
 
-  constructor(now: () => number) {
-    this.#now = now;
-  }
-
-  /** The newest first. */
-  get lines(): readonly RecentLine[] {
-    return this.#lines.toReversed();
-  }
-
-  /** The same log; its lines are kept here too. */
-  of(log: Log): Log {
+  function keeping(log: Log): Log {
     const keep =
       (level: RecentLine['level']) =>
       (message: string, fields: Fields = {}): void => {
-        this.#keep(level, message, fields);
+        const words = Object.entries(fields).map(([key, value]) => `${key}=${textOf(value)}`);
+        lines.push({
+          at: now(),
+          level,
+          message: shorten(withoutUserinfo(message), longest.message),
+          fields: errorText(words.join(' '), longest.fields),
+        });
+        if (lines.length > kept) lines.shift();
         log[level](message, fields);
       };
     return {
@@ -194,19 +184,8 @@ export class RecentLines {
       info: keep('info'),
       warn: keep('warn'),
       error: keep('error'),
-      child: (fields) => this.of(log.child(fields)),
+      child: (fields) => keeping(log.child(fields)),
     };
-  }
-
-  #keep(level: RecentLine['level'], message: string, fields: Fields): void {
-    const words = Object.entries(fields).map(([key, value]) => `${key}=${textOf(value)}`);
-    this.#lines.push({
-      at: this.#now(),
-      level,
-      message: shorten(withoutUserinfo(message), longest.message),
-      fields: errorText(words.join(' '), longest.fields),
-    });
-    if (this.#lines.length > kept) this.#lines.shift();
   }
 }
 

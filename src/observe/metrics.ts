@@ -142,8 +142,9 @@ type NamesOf<Labels extends readonly string[]> = { readonly [Index in keyof Labe
  * Labels never hold names of resources or nodes.
  */
 export class Metrics {
+  /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
+  readonly typeLabel: (type: TypeUrl) => string;
   readonly #registry = new Registry();
-  readonly #types: TypeLabels;
   readonly #families = new Map<string, Family<Tally>>();
   /** What is counted here, or set. Reasons come from fixed lists, never from a peer; `code` is the name of a gRPC status. */
   // biome-ignore format: a table, one metric a line
@@ -191,20 +192,20 @@ export class Metrics {
   /** Why the last response or file was refused, by upstream and type: as many as the metric has series. */
   readonly #refusals = new Map<string, string>();
   #takeSample = (): Sample => ({});
-  #sample: Sample = {};
-  #gatherRelay: (() => Promise<void>) | undefined;
+  /** Called when the metrics are asked for: each keeps what its table is told. */
+  readonly #gather: (() => Promise<void>)[] = [];
 
   /**
-   * `isServed`: there is a resource of this type, see TypeLabels. `process`: prom-client's metrics of the process and its
+   * `isServed`: there is a resource of this type, see typeLabels. `process`: prom-client's metrics of the process and its
    * event loop; they go on measuring until the process ends.
    */
   constructor(
     isServed: (type: TypeUrl) => boolean = () => true,
     { process = false }: { readonly process?: boolean } = {},
   ) {
-    this.#types = new TypeLabels(isServed);
+    this.typeLabel = typeLabels(isServed);
     this.#show(ofCertificates, () => certificatesTold(this.certificates.followed()));
-    this.#show(sampled, () => this.#sample, true);
+    this.#show(sampled, () => this.#takeSample(), true);
     if (process) {
       collectDefaultMetrics({ register: this.#registry });
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
@@ -222,14 +223,9 @@ export class Metrics {
     this.count.rolloutWave();
   }
 
-  /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
-  typeLabel(type: TypeUrl): string {
-    return this.#types.of(type);
-  }
-
   acknowledged(type: TypeUrl): Distribution {
     // Each label is twenty series here: types that only clients know share one.
-    return this.observe.acknowledged(isKnownType(type) ? this.#types.of(type) : OTHER_TYPES);
+    return this.observe.acknowledged(isKnownType(type) ? this.typeLabel(type) : OTHER_TYPES);
   }
 
   handshakes(listener: 'xds' | 'rest', kind: 'full' | 'resumed'): Tally {
@@ -247,7 +243,7 @@ export class Metrics {
   /** A response or a file is refused. `reason` says which resource, and why. */
   refusedUpdate(upstream: string, type: TypeUrl, reason: string): void {
     this.updates(upstream, type, 'rejected').inc();
-    this.#refusals.set(JSON.stringify([upstream, this.#types.of(type)]), reason);
+    this.#refusals.set(JSON.stringify([upstream, this.typeLabel(type)]), reason);
   }
 
   /** `milliseconds` since the epoch. */
@@ -301,11 +297,7 @@ export class Metrics {
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
   relay(version: string, facts: () => RelayFacts | Promise<RelayFacts>): void {
-    let gathered: RelayFacts = {};
-    this.#show(ofRelay, () => gathered);
-    this.#gatherRelay = async () => {
-      gathered = { ...(await facts()), build_info: [[1, version, process.version]] };
-    };
+    this.#show(ofRelay, async () => ({ ...(await facts()), build_info: [[1, version, process.version]] }));
   }
 
   /** Where the gauges get what they show, each time the metrics are asked for. */
@@ -315,24 +307,19 @@ export class Metrics {
 
   /** The Prometheus text format. */
   async text(): Promise<string> {
-    await this.#gather();
+    for (const gather of this.#gather) await gather();
     return this.#registry.metrics();
   }
 
   /** The same as values, for another process to add up (series.ts). */
   async series(): Promise<readonly Series[]> {
-    await this.#gather();
+    for (const gather of this.#gather) await gather();
     return seriesOf(this.#registry);
   }
 
   /** Every metric without its values, for the reference. */
   describe() {
     return this.#registry.getMetricsAsArray().map((metric) => described.parse(metric));
-  }
-
-  async #gather(): Promise<void> {
-    this.#sample = this.#takeSample();
-    await this.#gatherRelay?.();
   }
 
   /** The series that have counted something. */
@@ -349,7 +336,7 @@ export class Metrics {
     show(this.#registry, `distributary_${name}`, { labels, help }, () => readingsOf(family));
     return (...values: Labels): Tally =>
       family.of(
-        ...values.map((value, index) => (labels[index] === 'type' ? this.#types.of(typeUrl(value)) : value)),
+        ...values.map((value, index) => (labels[index] === 'type' ? this.typeLabel(typeUrl(value)) : value)),
       );
   }
 
@@ -368,16 +355,20 @@ export class Metrics {
   /** `typed`: the label `type` is read as a type's URL. */
   #show<Table extends Record<string, Description>>(
     table: Table,
-    told: () => Told<Table>,
+    tell: () => Told<Table> | Promise<Told<Table>>,
     typed = false,
   ): void {
+    let told: Told<Table> = {};
+    this.#gather.push(async () => {
+      told = await tell();
+    });
     for (const name in table) {
       const row = table[name];
       if (row === undefined) continue;
       show(this.#registry, `distributary_${name}`, row, () => {
-        const readings = told()[name] ?? [];
+        const readings = told[name] ?? [];
         if (!typed || row.labels[0] !== 'type') return readings;
-        return readings.map(([value, type = '']): Reading => [value, this.#types.of(typeUrl(type))]);
+        return readings.map(([value, type = '']): Reading => [value, this.typeLabel(typeUrl(type))]);
       });
     }
   }
@@ -398,31 +389,24 @@ const OTHER_TYPES = 'other';
 
 /**
  * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the
- * type cannot be told. A type keeps its URL once it has it.
+ * type cannot be told. A type keeps its URL once it has it. `isServed`: there is a resource of this
+ * type.
  */
-export class TypeLabels {
-  readonly #unknown = new Set<TypeUrl>();
-  readonly #isServed: (type: TypeUrl) => boolean;
-
-  /** `isServed`: there is a resource of this type. */
-  constructor(isServed: (type: TypeUrl) => boolean) {
-    this.#isServed = isServed;
-  }
-
-  of(type: TypeUrl): string {
+export function typeLabels(isServed: (type: TypeUrl) => boolean): (type: TypeUrl) => string {
+  const unknown = new Set<TypeUrl>();
+  const hasPlace = (type: TypeUrl): boolean => {
+    if (type === '' || type.length > longestTypeUrl || unknown.size >= mostUnknown) return false;
+    if (unknown.size < mostUnserved || isServed(type)) return true;
+    const unserved = [...unknown].filter((one) => !isServed(one));
+    return unserved.length < mostUnserved;
+  };
+  return (type) => {
     const { short } = typeInfo(type);
     if (short !== type) return short;
-    if (!this.#unknown.has(type) && !this.#hasPlace(type)) return OTHER_TYPES;
-    this.#unknown.add(type);
+    if (!unknown.has(type) && !hasPlace(type)) return OTHER_TYPES;
+    unknown.add(type);
     return printable(short);
-  }
-
-  #hasPlace(type: TypeUrl): boolean {
-    if (type === '' || type.length > longestTypeUrl || this.#unknown.size >= mostUnknown) return false;
-    if (this.#unknown.size < mostUnserved || this.#isServed(type)) return true;
-    const unserved = [...this.#unknown].filter((one) => !this.#isServed(one));
-    return unserved.length < mostUnserved;
-  }
+  };
 }
 
 /** Why clients are refused: the `reason` of downstream_rejected_total, from 0 on. */
@@ -430,38 +414,40 @@ export class TypeLabels {
 export const rejections = new Map<string, {
   /** How the RPC ends. `undefined`: no RPC ends, because a connection is closed, or reading pauses. */
   readonly code: keyof typeof Code | undefined;
+  /** Of a limit, or of clients that would be refused at any time: who they are, or what they send, is not accepted. */
+  readonly because?: 'LIMIT' | 'CLIENT';
   /** For docs/reference/errors.md. */
   readonly means: string;
 }>([
-  ['malformed', { code: 'INVALID_ARGUMENT', means: 'a request that cannot be read' }],
-  ['node', { code: 'INVALID_ARGUMENT', means: 'a node that cannot be read' }],
-  ['no_node', { code: 'INVALID_ARGUMENT', means: 'the first request of a stream has no node' }],
-  ['type', { code: 'INVALID_ARGUMENT', means: 'no type_url, or a type that is not the type of the service' }],
-  ['denied', { code: 'PERMISSION_DENIED', means: 'xds.authorization allows nothing that is asked for' }],
-  ['request_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'a request is larger than limits.max_request_bytes, or limits.max_poll_bytes over REST' }],
-  ['response_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'the response would be larger than limits.max_response_bytes, over REST as JSON' }],
-  ['subscriptions', { code: 'RESOURCE_EXHAUSTED', means: 'more names than limits.max_subscriptions_per_stream, or names that are too long' }],
-  ['streams', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams are open' }],
-  ['streams_per_peer', { code: 'RESOURCE_EXHAUSTED', means: 'limits.max_streams_per_peer are open' }],
+  ['malformed', { code: 'INVALID_ARGUMENT', because: 'CLIENT', means: 'a request that cannot be read' }],
+  ['node', { code: 'INVALID_ARGUMENT', because: 'CLIENT', means: 'a node that cannot be read' }],
+  ['no_node', { code: 'INVALID_ARGUMENT', because: 'CLIENT', means: 'the first request of a stream has no node' }],
+  ['type', { code: 'INVALID_ARGUMENT', because: 'CLIENT', means: 'no type_url, or a type that is not the type of the service' }],
+  ['denied', { code: 'PERMISSION_DENIED', because: 'CLIENT', means: 'xds.authorization allows nothing that is asked for' }],
+  ['request_bytes', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'a request is larger than limits.max_request_bytes, or limits.max_poll_bytes over REST' }],
+  ['response_bytes', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'the response would be larger than limits.max_response_bytes, over REST as JSON' }],
+  ['subscriptions', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'more names than limits.max_subscriptions_per_stream, or names that are too long' }],
+  ['streams', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'limits.max_streams are open' }],
+  ['streams_per_peer', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'limits.max_streams_per_peer are open' }],
   ['calls', { code: 'RESOURCE_EXHAUSTED', means: 'too many calls of health, reflection or CSDS' }],
-  ['rate', { code: undefined, means: 'more changes of subscriptions, or of the node of load reports, than limits.subscription_changes_per_second: reading pauses, and nothing is lost. A poll is refused with RESOURCE_EXHAUSTED' }],
-  ['held_bytes', { code: 'RESOURCE_EXHAUSTED', means: 'what the relay would hold for this peer alone is more than limits.max_held_bytes_per_peer, or for all such peers more than limits.max_held_bytes' }],
-  ['certificate_expired', { code: undefined, means: "a TLS handshake failed, because the client's certificate is no longer valid" }],
+  ['rate', { code: undefined, because: 'LIMIT', means: 'more changes of subscriptions, or of the node of load reports, than limits.subscription_changes_per_second: reading pauses, and nothing is lost. A poll is refused with RESOURCE_EXHAUSTED' }],
+  ['held_bytes', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'what the relay would hold for this peer alone is more than limits.max_held_bytes_per_peer, or for all such peers more than limits.max_held_bytes' }],
+  ['certificate_expired', { code: undefined, because: 'CLIENT', means: "a TLS handshake failed, because the client's certificate is no longer valid" }],
   ['certificate_ended', { code: 'UNAUTHENTICATED', means: "a connection ended together with its client's certificate, or a resumed TLS session was not accepted because the certificate of that session has ended: the client connects again, by a full handshake with its present certificate" }],
-  ['certificate_untrusted', { code: undefined, means: 'a TLS handshake failed, because no authority in ca vouches for the client\'s certificate, or the certificate is not valid for another reason than its end' }],
-  ['certificate_missing', { code: undefined, means: 'a TLS handshake failed, because the client sent no certificate, and require_client_certificate asks for one' }],
+  ['certificate_untrusted', { code: undefined, because: 'CLIENT', means: 'a TLS handshake failed, because no authority in ca vouches for the client\'s certificate, or the certificate is not valid for another reason than its end' }],
+  ['certificate_missing', { code: undefined, because: 'CLIENT', means: 'a TLS handshake failed, because the client sent no certificate, and require_client_certificate asks for one' }],
   ['certificate_unknown_issuer', { code: undefined, means: "a resumed TLS session was not accepted, because the relay does not know yet who issued the client's certificate: the client connects again, by a full handshake" }],
   ['stalled', { code: 'RESOURCE_EXHAUSTED', means: 'the client has not read for limits.stalled_timeout' }],
   ['half_sent', { code: 'DEADLINE_EXCEEDED', means: 'a request took longer than limits.stalled_timeout to arrive. With RESOURCE_EXHAUSTED: it was among the largest while such requests held too much memory' }],
-  ['waiting', { code: 'RESOURCE_EXHAUSTED', means: 'too many requests wait for their turn, of this peer or of all together (limits.max_work_per_peer): ask again later' }],
+  ['waiting', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'too many requests wait for their turn, of this peer or of all together (limits.max_work_per_peer): ask again later' }],
   ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],
   ['draining', { code: 'UNAVAILABLE', means: 'the relay is shutting down: connect to another one' }],
   ['rules', { code: 'UNAVAILABLE', means: 'new parameter rules need a part of the node that the relay no longer has: connect again' }],
   ['cold', { code: 'UNAVAILABLE', means: 'nothing is cached, and no control plane can be reached' }],
   ['unknown', { code: 'UNAVAILABLE', means: 'a poll for what the control plane has not answered yet: ask again' }],
-  ['upstream_sessions', { code: 'RESOURCE_EXHAUSTED', means: 'more parameter sets than limits.max_upstream_sessions, or than the share of a stream or peer' }],
+  ['upstream_sessions', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'more parameter sets than limits.max_upstream_sessions, or than the share of a stream or peer' }],
   ['loop', { code: 'FAILED_PRECONDITION', means: 'a relay would subscribe to itself' }],
-  ['connections', { code: undefined, means: 'limits.max_connections are open: the connection is closed' }],
-  ['connections_per_peer', { code: undefined, means: 'limits.max_connections_per_peer are open: the connection is closed' }],
+  ['connections', { code: undefined, because: 'LIMIT', means: 'limits.max_connections are open: the connection is closed' }],
+  ['connections_per_peer', { code: undefined, because: 'LIMIT', means: 'limits.max_connections_per_peer are open: the connection is closed' }],
   ['idle', { code: undefined, means: 'a connection had no stream for a minute: it is closed' }],
 ]);

@@ -1,23 +1,12 @@
+import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { NearParameters } from '../model/nearest-parameters.ts';
 import { counted, printable, shorten } from '../model/text.ts';
 import { parametersLabel } from './problems.ts';
 
 export const notAllowed = 'xds.authorization does not allow it';
 
-interface Missing {
-  readonly type: string;
-  /** `*` is the wildcard. */
-  readonly name: string;
-  readonly parameters: Readonly<Record<string, string>>;
-  readonly clients: number;
-}
-
-interface Why {
-  readonly why: string;
-  /** Empty: no other parameters are known. */
-  readonly nearest: string;
-  readonly otherClasses: number;
-}
+type Missing = Pick<ClassProblem, 'type' | 'name' | 'parameters' | 'clients'>;
+type Why = Pick<ClassProblem, 'why' | 'nearest' | 'otherClasses'>;
 
 /** `1 client with env=prd gets no rds web: no variant matches; env=prod has one; 3 other classes have one`. */
 export function missingSentence({ type, name, parameters, clients, ...why }: Missing & Why): string {

@@ -1,4 +1,4 @@
-import { ROOT_CONTEXT, type SpanContext, type Tracer, trace } from '@opentelemetry/api';
+import { ROOT_CONTEXT, type SpanContext, trace } from '@opentelemetry/api';
 import { type Clock, within } from '../model/clock.ts';
 import type { Conditions } from './conditions.ts';
 import {
@@ -10,7 +10,7 @@ import {
   TraceIdRatioBasedSampler,
   TracerProvider,
 } from './opentelemetry.ts';
-import type { Attributes, OpenSpan, Spans } from './update-traces.ts';
+import type { Spans } from './update-traces.ts';
 
 export interface OtlpOptions {
   /** Of the collector; `/v1/traces` is added unless it is there. */
@@ -39,55 +39,49 @@ const longestAttribute = 256;
 const lastExportMs = 1000;
 
 /** Spans by OpenTelemetry's SDK. Only `openTraces` imports this module: the SDK is loaded if it is used. */
-export class OtlpSpans implements Spans {
-  readonly #provider: TracerProvider;
-  readonly #tracer: Tracer;
-  readonly #clock: Clock;
-
-  constructor({ endpoint, ratio, version, nodeId, worker, clock, conditions }: OtlpOptions) {
-    this.#clock = clock;
-    const exporter = new OTLPTraceExporter({
-      url: endpoint.replace(/(?:\/v1\/traces)?\/*$/, '/v1/traces'),
-      timeoutMillis: bounds.exportTimeoutMillis,
-    });
-    this.#provider = new TracerProvider({
-      resource: resourceFromAttributes({
-        'service.name': 'distributary',
-        'service.version': version,
-        'service.instance.id': worker === undefined ? nodeId : `${nodeId}/worker-${worker}`,
-      }),
-      sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) }),
-      spanLimits: { attributeValueLengthLimit: longestAttribute },
-      spanProcessors: [
-        new BatchSpanProcessor({ exporter: reporting(exporter, endpoint, conditions), ...bounds }),
-      ],
-    });
-    this.#tracer = this.#provider.getTracer('distributary', version);
-  }
-
-  start(name: string, at: number, attributes: Attributes, parent?: string): OpenSpan | undefined {
-    const above = parentOf(parent);
-    const context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
-    // From the monotonic clock to the epoch.
-    const offset = this.#clock.now() - this.#clock.monotonic();
-    const span = this.#tracer.startSpan(name, { startTime: at + offset, attributes }, context);
-    if (!span.isRecording()) return undefined;
-    const within = trace.setSpan(ROOT_CONTEXT, span);
-    return {
-      child: (part, from, until, attributes = {}) =>
-        this.#tracer.startSpan(part, { startTime: from + offset, attributes }, within).end(until + offset),
-      end(until, attributes = {}) {
-        span.setAttributes(attributes);
-        span.end(until + offset);
-      },
-    };
-  }
-
-  async stop(): Promise<void> {
-    // The reason why nobody takes them was logged.
-    const exported = this.#provider.shutdown().catch(() => undefined);
-    await within(this.#clock, lastExportMs, exported);
-  }
+export function otlpSpans(options: OtlpOptions): Spans {
+  const { endpoint, ratio, version, nodeId, worker, clock, conditions } = options;
+  const exporter = new OTLPTraceExporter({
+    url: endpoint.replace(/(?:\/v1\/traces)?\/*$/, '/v1/traces'),
+    timeoutMillis: bounds.exportTimeoutMillis,
+  });
+  const provider = new TracerProvider({
+    resource: resourceFromAttributes({
+      'service.name': 'distributary',
+      'service.version': version,
+      'service.instance.id': worker === undefined ? nodeId : `${nodeId}/worker-${worker}`,
+    }),
+    sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) }),
+    spanLimits: { attributeValueLengthLimit: longestAttribute },
+    spanProcessors: [
+      new BatchSpanProcessor({ exporter: reporting(exporter, endpoint, conditions), ...bounds }),
+    ],
+  });
+  const tracer = provider.getTracer('distributary', version);
+  return {
+    start(name, at, attributes, parent) {
+      const above = parentOf(parent);
+      const context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
+      // From the monotonic clock to the epoch.
+      const offset = clock.now() - clock.monotonic();
+      const span = tracer.startSpan(name, { startTime: at + offset, attributes }, context);
+      if (!span.isRecording()) return undefined;
+      const within = trace.setSpan(ROOT_CONTEXT, span);
+      return {
+        child: (part, from, until, attributes = {}) =>
+          tracer.startSpan(part, { startTime: from + offset, attributes }, within).end(until + offset),
+        end(until, attributes = {}) {
+          span.setAttributes(attributes);
+          span.end(until + offset);
+        },
+      };
+    },
+    async stop() {
+      // The reason why nobody takes them was logged.
+      const exported = provider.shutdown().catch(() => undefined);
+      await within(clock, lastExportMs, exported);
+    },
+  };
 }
 
 /** The same exporter, which also tells the log when the collector takes nothing, and when it does again. */

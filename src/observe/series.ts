@@ -176,12 +176,12 @@ export function formatSum(lists: readonly (readonly Series[])[]): Promise<string
 }
 
 /** Points in time are not added up: the earliest counts. Neither is success: the relay has it if all processes have it. */
-function aggregatorOf({ name }: Series): 'min' | 'sum' {
-  return name.endsWith('_timestamp_seconds') || name.endsWith('_successful') ? 'min' : 'sum';
-}
+const leastCounts = /_(timestamp_seconds|successful)$/;
 
 function summed(lists: readonly (readonly Series[])[]): Registry {
   return AggregatorRegistry.aggregate(
-    lists.map((list) => list.map((series) => ({ ...series, aggregator: aggregatorOf(series) }))),
+    lists.map((list) =>
+      list.map((series) => ({ ...series, aggregator: leastCounts.test(series.name) ? 'min' : 'sum' })),
+    ),
   );
 }

@@ -7,7 +7,7 @@ import { typeInfo } from '../model/types.ts';
 export type Attributes = Readonly<Record<string, string | number | boolean>>;
 
 /** A span that is sampled and has begun. Times are by `Clock.monotonic()`. */
-export interface OpenSpan {
+interface OpenSpan {
   /** A part of it that is over. */
   child(name: string, from: number, until: number, attributes?: Attributes): void;
   end(at: number, attributes?: Attributes): void;

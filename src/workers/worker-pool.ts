@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
-import { Listed } from '../admin/answers.ts';
+import { Listed, nextOffset } from '../admin/answers.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
 import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
@@ -190,7 +190,7 @@ export class WorkerPool implements ClientServing, ClientsView {
       total: sum('total'),
       matching,
       rejecting: sum('rejecting'),
-      nextOffset: written > 0 && offset + written < wanted ? offset + written : 0,
+      nextOffset: nextOffset(offset, written, wanted),
       ...noAnswer(silent),
     }));
   }
@@ -247,7 +247,7 @@ export class WorkerPool implements ClientServing, ClientsView {
       }
     }
     return new Listed({ ...first, holdings: [] }, { field: 'holdings', rows: rows() }, (written) => ({
-      nextOffset: written > 0 && offset + written < total ? offset + written : 0,
+      nextOffset: nextOffset(offset, written, total),
     }));
   }
 

@@ -7,7 +7,7 @@ import { reloadPreview } from '../assembly/reload-effect.ts';
 import type { Config } from '../config/config.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { ClientStatusQuery } from '../inspect/csds.ts';
-import { LocalClients } from '../inspect/local-clients.ts';
+import { type ClientsView, localClients } from '../inspect/local-clients.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
@@ -55,7 +55,7 @@ export class Worker {
   readonly #send: Send;
   readonly #core: Core;
   readonly #primary: Client<typeof WorkerService>;
-  readonly #clients: LocalClients;
+  readonly #clients: ClientsView;
   readonly #outageGate: OutageGate;
   /** With a rollout. */
   #canaries: Message<'canaries'> | undefined;
@@ -136,7 +136,7 @@ export class Worker {
       send(report);
     });
     const preview = reloadPreview(this.#core, (sought) => this.#filesHave(sought));
-    this.#clients = new LocalClients(this.#core, preview, () => this.#canaries ?? noWaves);
+    this.#clients = localClients(this.#core, preview, () => this.#canaries ?? noWaves);
   }
 
   /** Resolves with the worker when it listens, and has said so. `id`: unlike the slot, never used again. */
@@ -261,7 +261,7 @@ export class Worker {
     return listenPrivately(
       path,
       (router) => {
-        clientRoutes(clients, () => clients.status(), failed)(router);
+        clientRoutes(router, clients, () => clients.status(), failed);
         router.service(WorkerService, {
           clientStatus: clientStatusBy((query) => this.#clientStatus(query)),
           subscribedUpstreams: ({ nodes }) => ({
@@ -276,7 +276,7 @@ export class Worker {
   }
 
   /** For the primary. A client that asks is charged for its part of the answer, by each worker. */
-  #clientStatus(query: ClientStatusQuery): ReturnType<LocalClients['configs']> {
+  #clientStatus(query: ClientStatusQuery): ReturnType<ClientsView['configs']> {
     if (query.scope.kind !== 'identity') return this.#clients.configs(query);
     const payer = this.#core.accounts.ofIdentity(query.scope.identity);
     // Who has nothing open here has no stream either.

@@ -15,12 +15,8 @@ const now = Date.parse('2026-01-01T00:10:00Z');
 function page(status: Partial<KnownStatus> = {}, total = 1) {
   const shown = create(StatusResponseSchema, statusWith(status));
   const clients = create(ListClientsResponseSchema, { clients: [sampleClient], total });
-  return shell({
-    relay: shown,
-    model: JSON.stringify({ relay: { nodeId: '</script><script>alert(2)</script>' } }),
-    figures: [],
-    fallback: fallback(shown, clients, now),
-  });
+  const model = JSON.stringify({ relay: { nodeId: '</script><script>alert(2)</script>' } });
+  return shell(shown, model, [], fallback(shown, clients, now));
 }
 
 describe('status page without scripts', () => {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { FleetSurvey } from '../../src/inspect/fleet-survey.ts';
+import { fleetSurvey } from '../../src/inspect/fleet-survey.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { TimeSlices } from '../../src/model/time-slices.ts';
 import { InMemoryRelay, node, put, type, when } from '../support/in-memory-relay.ts';
@@ -8,10 +8,10 @@ const minute = 60_000;
 
 function setUp() {
   const lab = new InMemoryRelay();
-  const survey = new FleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
+  const survey = fleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
   const problems = async (kind: string) => {
     lab.clock.advance(1000); // an answer is good for a second
-    return (await survey.classes()).problems.filter((problem) => problem.kind === kind);
+    return (await survey()).problems.filter((problem) => problem.kind === kind);
   };
   return { lab, survey, problems };
 }
@@ -150,7 +150,7 @@ describe('a look at all streams', () => {
     lab.full('cds', { a: '1' });
     good.ack('cds', good.one());
     bad.nack('cds', bad.one());
-    const { classes, streams } = await survey.classes();
+    const { classes, streams } = await survey();
     expect(streams).to.equal(2);
     expect(classes).to.have.length(1);
     expect(classes[0]).to.include({ streams: 2, rejecting: 1, unacknowledged: 0 });

@@ -3,7 +3,7 @@ import { fileURLToPath } from 'node:url';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { DemoClient } from '../../src/commands/demo.ts';
+import { demoClient } from '../../src/commands/demo.ts';
 import { internParameters, type Parameters } from '../../src/model/parameters.ts';
 import type { Put } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
@@ -75,7 +75,7 @@ describe('deploy/demo', () => {
     const rejected: string[] = [];
     const clients = ['prod', 'prod2', 'test'].map((id) => {
       has.set(id, new Set());
-      return new DemoClient(relay.xds, id, id.slice(0, 4), {
+      return demoClient(relay.xds, id, id.slice(0, 4), {
         received({ typeUrl }, rejection) {
           if (rejection === undefined) has.get(id)?.add(typeUrl);
           else rejected.push(id);

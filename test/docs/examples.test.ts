@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { parse as parseYaml } from 'yaml';
 import { z } from 'zod';
+import { parse } from '../../src/commands/command.ts';
 import { commands } from '../../src/commands/commands.ts';
 import { publishedSchema } from '../../src/config/json-schema.ts';
 import { parseConfig } from '../../src/config/load.ts';
@@ -90,8 +91,8 @@ describe('examples in the documents', () => {
         if (!/^[a-z]/.test(name)) continue; // COMMAND, --version or an ellipsis
         count += 1;
         const command = commands.find((one) => one.name === name);
-        const problem = command === undefined ? 'no such command' : command.problem(rest);
-        if (problem !== undefined) wrong.push(`${page}: ${line}: ${problem}`);
+        const read = command && parse(rest, command.flags, command.operands?.most);
+        if (read?.ok !== true) wrong.push(`${page}: ${line}: ${read?.error ?? 'no such command'}`);
       }
     }
     expect(wrong).to.deep.equal([]);

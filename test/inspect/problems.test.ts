@@ -7,7 +7,7 @@ import type { ControlPlaneFacts, PageFacts, Plain, UpstreamTls } from '../../src
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
-import { ProblemLog } from '../../src/inspect/problem-log.ts';
+import { problemLog } from '../../src/inspect/problem-log.ts';
 import { problemsOf } from '../../src/inspect/problems.ts';
 import type { CertificateState } from '../../src/observe/certificates.ts';
 import type { Recent } from '../../src/observe/figures.ts';
@@ -265,10 +265,10 @@ describe('the log of problems', () => {
       error: line('error'),
       child: () => log,
     };
-    const known = new ProblemLog(log, { now: () => now }, now);
+    const known = problemLog(log, { now: () => now }, now);
     const found = problems({ classes: [rejection], status: { rollout } });
     for (const list of [found, problems({ classes: [{ ...rejection, clients: 12 }] }), [], []])
-      known.look({ problems: list, moreProblems: 0 });
+      known({ problems: list, moreProblems: 0 });
     expect(lines).to.deep.equal([
       'warn problem: 11 clients with env=prod reject rds web {"kind":"clients_reject","severity":"critical","since":"2026-01-01T00:09:00Z","detail":"no such cluster (version v7)","clients":11,"runbook":"clients-reject"}',
       'info resolved: 12 clients with env=prod reject rds web {"kind":"clients_reject","since":"2026-01-01T00:09:00Z"}',
@@ -278,10 +278,10 @@ describe('the log of problems', () => {
   it('has 20 lines a minute for a kind, however many causes clients make', () => {
     const lines: string[] = [];
     const log = createLog({ format: 'text', write: (one) => lines.push(one) });
-    const known = new ProblemLog(log, { now: () => now }, now);
+    const known = problemLog(log, { now: () => now }, now);
     for (const text of ['a', 'b']) {
       const classes = Array.from({ length: 100 }, (_, at) => ({ ...rejection, error: `${text} ${at}` }));
-      known.look({ problems: problems({ classes }), moreProblems: 0 });
+      known({ problems: problems({ classes }), moreProblems: 0 });
     }
     expect(lines).to.have.length(20);
   });
@@ -289,33 +289,29 @@ describe('the log of problems', () => {
   it('says that an upstream is away, however often another one comes and goes', () => {
     const lines: string[] = [];
     const log = createLog({ format: 'text', write: (one) => lines.push(one) });
-    const known = new ProblemLog(log, { now: () => now }, now);
+    const known = problemLog(log, { now: () => now }, now);
     const away = (...names: readonly string[]) =>
       problems({ status: { upstreams: names.map((name) => ({ ...second, name, heldRemovals: [] })) } });
     for (let round = 0; round < 20; round++)
-      for (const list of [away('flaps'), []]) known.look({ problems: list, moreProblems: 0 });
-    known.look({ problems: away('steady'), moreProblems: 0 });
+      for (const list of [away('flaps'), []]) known({ problems: list, moreProblems: 0 });
+    known({ problems: away('steady'), moreProblems: 0 });
     expect(lines.filter((one) => one.includes('steady'))).to.have.length(1);
   });
 
   it('does not call over what a list has no room for', () => {
     const lines: string[] = [];
     const log = createLog({ format: 'text', write: (one) => lines.push(one) });
-    const known = new ProblemLog(log, { now: () => now }, now);
-    known.look({ problems: problems({ classes: [rejection] }), moreProblems: 0 });
-    known.look({ problems: [], moreProblems: 1 });
+    const known = problemLog(log, { now: () => now }, now);
+    known({ problems: problems({ classes: [rejection] }), moreProblems: 0 });
+    known({ problems: [], moreProblems: 1 });
     expect(lines).to.have.length(1);
   });
 
   it('every problem says since when: by itself, or since it is listed', () => {
     let time = now;
-    const known = new ProblemLog(
-      createLog({ format: 'text', write: () => {} }),
-      { now: () => time },
-      now - day,
-    );
+    const known = problemLog(createLog({ format: 'text', write: () => {} }), { now: () => time }, now - day);
     const sinceOf = (given: Given) =>
-      known.look({ problems: problems(given), moreProblems: 0 }).problems.map((one) => one.since);
+      known({ problems: problems(given), moreProblems: 0 }).problems.map((one) => one.since);
     const at = (milliseconds: number): string => new Date(milliseconds).toISOString();
     const [draining, busy] = [causes.not_ready, causes.busy];
     expect(sinceOf(draining), 'what is there first').to.deep.equal([at(now - day)]);

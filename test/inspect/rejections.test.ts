@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { FleetSurvey } from '../../src/inspect/fleet-survey.ts';
-import { LocalClients } from '../../src/inspect/local-clients.ts';
+import { fleetSurvey } from '../../src/inspect/fleet-survey.ts';
+import { localClients } from '../../src/inspect/local-clients.ts';
 import { LoadView } from '../../src/load/load-view.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { TimeSlices } from '../../src/model/time-slices.ts';
@@ -19,7 +19,7 @@ function setUp() {
     fleet: { standing: () => undefined },
   };
   const rules = { waves: [], reached: new Map<string, number>(), named: new Set<string>() };
-  const clients = new LocalClients(
+  const clients = localClients(
     process,
     () => Promise.reject(new Error('not asked')),
     () => rules,
@@ -55,10 +55,10 @@ describe('rejections in the status', () => {
     const names = namesOf(3000);
     lab.full('eds', Object.fromEntries(names.map((name) => [name, '1'])));
     rejects(names);
-    const turns = await turnsUntil(clients.status());
+    const turns = await turnsUntil(Promise.resolve(clients.status()));
     expect(turns).to.be.above(2);
-    const survey = new FleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
-    expect(await turnsUntil(survey.classes())).to.be.above(2);
+    const survey = fleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
+    expect(await turnsUntil(survey())).to.be.above(2);
   });
 
   it('the newest are listed, each with how many clients have it', async () => {

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import type { Counters } from '../../src/observe/counters.ts';
-import { Figures, figure } from '../../src/observe/figures.ts';
+import { figure, takeFigures } from '../../src/observe/figures.ts';
 import { delayBuckets } from '../../src/observe/metrics.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -63,7 +63,7 @@ describe('what has happened of late', () => {
   async function after(...looks: readonly (readonly (Counters | number)[])[]) {
     const clock = new VirtualClock();
     const left = [...looks];
-    const figures = new Figures(clock, () => Promise.resolve(left.shift() ?? []));
+    const figures = takeFigures(clock, () => Promise.resolve(left.shift() ?? []));
     figures.start();
     await setImmediate();
     for (let look = 1; look < looks.length; look++) {

@@ -6,7 +6,8 @@ import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
 import { Conditions } from '../../src/observe/conditions.ts';
 import { createLog } from '../../src/observe/log.ts';
-import { OtlpSpans } from '../../src/observe/otlp-spans.ts';
+import { otlpSpans } from '../../src/observe/otlp-spans.ts';
+import type { Spans } from '../../src/observe/update-traces.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { OtlpCollector } from '../e2e/support/otlp-collector.ts';
 import { cpuSeconds } from '../support/cpu.ts';
@@ -14,7 +15,7 @@ import { cpuSeconds } from '../support/cpu.ts';
 const root = join(import.meta.dirname, '../..');
 
 function spansTo(endpoint: string, ratio = 1) {
-  return new OtlpSpans({
+  return otlpSpans({
     endpoint,
     ratio,
     version: '1.2.3',
@@ -25,7 +26,7 @@ function spansTo(endpoint: string, ratio = 1) {
   });
 }
 
-function spin(spans: OtlpSpans, count: number): number {
+function spin(spans: Spans, count: number): number {
   let sampled = 0;
   for (let one = 0; one < count; one++) {
     const span = spans.start('update', systemClock.monotonic(), { one });

@@ -50,7 +50,7 @@ describe('what the primary asks a worker', () => {
     return { path, bugs, close, client: new WorkerClient(path, timeoutMs) };
   }
 
-  const admin = adminRoutes(fakeInspector(), () => {});
+  const admin = (router: ConnectRouter) => adminRoutes(router, fakeInspector(), () => {});
   const worker = (answers: Partial<ServiceImpl<typeof WorkerService>>) => (router: ConnectRouter) =>
     router.service(WorkerService, answers);
 
@@ -96,7 +96,7 @@ describe('what the primary asks a worker', () => {
         throw new Error('a bug');
       },
     });
-    const { client: asking } = await start(adminRoutes(broken, () => {}));
+    const { client: asking } = await start((router) => adminRoutes(router, broken, () => {}));
     expect(codeOf(await status(asking))).to.equal(Code.INTERNAL);
   });
 
@@ -148,7 +148,7 @@ describe('what the primary asks a worker', () => {
     const silent = () => new Promise<never>(() => {});
     const inspector = fakeInspector({ status: silent });
     const { client } = await start((router) => {
-      adminRoutes(inspector, () => {})(router);
+      adminRoutes(router, inspector, () => {});
       worker({ series: silent })(router);
     }, 50);
     expect(codeOf(await status(client))).to.equal(Code.DEADLINE_EXCEEDED);
@@ -168,7 +168,7 @@ describe('what the primary asks a worker', () => {
     });
     const bugs: unknown[] = [];
     const { client } = await start(
-      adminRoutes(inspector, (error) => bugs.push(error)),
+      (router) => adminRoutes(router, inspector, (error) => bugs.push(error)),
       200,
     );
     const late = await client.ask((to) => to.compareConfiguration({ text: '' }));
@@ -201,7 +201,7 @@ describe('what the primary asks a worker', () => {
       return ok([]);
     });
     const { client } = await start((router) => {
-      adminRoutes(inspector, () => {})(router);
+      adminRoutes(router, inspector, () => {});
       worker({ clientStatus })(router);
     });
     const list = () => client.askInTurn((to) => to.listClients({ limit: 10 }));
@@ -224,7 +224,7 @@ describe('what the primary asks a worker', () => {
       return new Promise<never>(() => {});
     };
     const { client, close, bugs } = await start((router) => {
-      adminRoutes(fakeInspector({ status: silent }), () => {})(router);
+      adminRoutes(router, fakeInspector({ status: silent }), () => {});
       worker({ series: silent })(router);
     });
     const answers = [status(client), client.series()];

@@ -261,17 +261,16 @@ const policy = [
   "frame-ancestors 'none'",
 ].join('; ');
 
-interface ShellInputs {
-  readonly relay: Pick<PageModel['relay'], 'nodeId' | 'ready'>;
-  /** The model as JSON. */
-  readonly model: string;
-  readonly figures: readonly Figure[];
-  /** What browsers without scripts show. */
-  readonly fallback: Html;
-}
-
-/** The page with the state to begin with, so that its first paint waits for nothing else. */
-export function shell({ relay, model, figures, fallback }: ShellInputs) {
+/**
+ * The page with the state to begin with, so that its first paint waits for nothing else. `model`: as JSON. `fallback`:
+ * what browsers without scripts show.
+ */
+export function shell(
+  relay: Pick<PageModel['relay'], 'nodeId' | 'ready'>,
+  model: string,
+  figures: readonly Figure[],
+  fallback: Html,
+) {
   // A block of data never runs; "<" would end it.
   const state = `{"model":${model},"figures":${JSON.stringify(figures)}}`.replaceAll('<', '\\u003c');
   const page = html`<!doctype html>

@@ -24,73 +24,63 @@ export interface Watcher {
   send(message: string): boolean;
 }
 
-interface LivePageOptions {
-  readonly clock: Clock;
-  readonly model: () => Promise<PageModel>;
-  readonly figures: () => readonly Figure[];
-  /** It could not be made: that is a bug. */
-  readonly failed: (error: unknown) => void;
-}
+export type LivePage = ReturnType<typeof livePage>;
 
-/** The model that all open pages share: it is made once for all of them, and not at all while nobody watches. */
-export class LivePage {
-  readonly #options: LivePageOptions;
+/**
+ * The model that all open pages share: it is made once for all of them, and not at all while nobody watches. `failed`: it
+ * could not be made, which is a bug.
+ */
+export function livePage(
+  clock: Clock,
+  makeModel: () => Promise<PageModel>,
+  figures: () => readonly Figure[],
+  failed: (error: unknown) => void,
+) {
   /** What each of them was sent last. */
-  readonly #watchers = new Map<Watcher, { model: string; figures: number }>();
+  const watchers = new Map<Watcher, { model: string; figures: number }>();
   /** As JSON. */
-  readonly #model: Paced<string>;
-  #timer: Timer | undefined;
+  const model = new Paced(clock, async () => jsonOf(await makeModel()));
+  let timer: Timer | undefined;
 
-  constructor(options: LivePageOptions) {
-    this.#options = options;
-    this.#model = new Paced(options.clock, async () => jsonOf(await options.model()));
-  }
+  return {
+    /** As JSON; for a page that opens. */
+    modelText: () => model.current(),
+    figures,
+    /** False: too many watch already. */
+    watch(watcher: Watcher): boolean {
+      if (watchers.size >= mostWatchers) return false;
+      watchers.set(watcher, { model: '', figures: 0 });
+      void tick();
+      return true;
+    },
+    leave(watcher: Watcher): void {
+      watchers.delete(watcher);
+      if (watchers.size === 0) timer?.cancel();
+    },
+  };
 
-  /** As JSON; for a page that opens. */
-  modelText(): Promise<string> {
-    return this.#model.current();
-  }
-
-  get figures(): readonly Figure[] {
-    return this.#options.figures();
-  }
-
-  /** False: too many watch already. */
-  watch(watcher: Watcher): boolean {
-    if (this.#watchers.size >= mostWatchers) return false;
-    this.#watchers.set(watcher, { model: '', figures: 0 });
-    void this.#tick();
-    return true;
-  }
-
-  leave(watcher: Watcher): void {
-    this.#watchers.delete(watcher);
-    if (this.#watchers.size === 0) this.#timer?.cancel();
-  }
-
-  async #tick(): Promise<void> {
-    this.#timer?.cancel();
-    const { clock, failed } = this.#options;
+  async function tick(): Promise<void> {
+    timer?.cancel();
     try {
-      const text = await this.#model.current();
-      for (const [watcher, sent] of this.#watchers) this.#send(watcher, sent, text);
+      const text = await model.current();
+      for (const [watcher, sent] of watchers) send(watcher, sent, text);
     } catch (error) {
       failed(error);
     }
-    if (this.#watchers.size === 0) return;
-    this.#timer?.cancel(); // another page may have come meanwhile
-    this.#timer = clock.after(this.#model.freshMs, () => void this.#tick());
+    if (watchers.size === 0) return;
+    timer?.cancel(); // another page may have come meanwhile
+    timer = clock.after(model.freshMs, () => void tick());
   }
 
-  #send(watcher: Watcher, sent: { model: string; figures: number }, model: string): void {
-    const points = this.figures.filter(({ at }) => at > sent.figures);
+  function send(watcher: Watcher, sent: { model: string; figures: number }, text: string): void {
+    const points = figures().filter(({ at }) => at > sent.figures);
     const parts: string[] = [];
-    if (model !== sent.model) parts.push(`event: model\ndata: ${model}\n\n`);
+    if (text !== sent.model) parts.push(`event: model\ndata: ${text}\n\n`);
     if (points.length > 0) parts.push(`event: figures\ndata: ${JSON.stringify(points)}\n\n`);
     // A comment, so that a page sees that the relay is there.
     const message = parts.length === 0 ? ':\n\n' : parts.join('');
     if (!watcher.send(message)) return;
-    sent.model = model;
+    sent.model = text;
     sent.figures = points.at(-1)?.at ?? sent.figures;
   }
 }

@@ -106,21 +106,15 @@ function otherClasses({ classes, total, streams, problems }: Plain<ListClassesRe
   const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
   const left = Math.max(0, streams - sum(classes.slice(0, shown).map((one) => one.streams)));
   /** A stream may have several problems: it counts once at most. */
-  const those = (kind: string, counts: readonly number[]): number => {
+  const those = (kind: string, of: 'rejecting' | 'late'): number => {
     const unlisted = beyond.filter((problem) => problem.kind === kind).map(({ clients }) => clients);
-    return Math.min(left, sum([...counts, ...unlisted]));
+    return Math.min(left, sum([...rest.map((one) => one[of]), ...unlisted]));
   };
   return {
     classes: Math.max(0, total - shown),
     streams: left,
-    rejecting: those(
-      'REJECTED',
-      rest.map(({ rejecting }) => rejecting),
-    ),
-    late: those(
-      'LATE',
-      rest.map(({ late }) => late),
-    ),
+    rejecting: those('REJECTED', 'rejecting'),
+    late: those('LATE', 'late'),
   };
 }
 

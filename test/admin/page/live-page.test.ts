@@ -1,6 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { LivePage, type Watcher } from '../../../src/admin/page/live-page.ts';
+import { livePage, type Watcher } from '../../../src/admin/page/live-page.ts';
 import type { PageModel } from '../../../src/admin/page/page-model.ts';
 import type { Figure } from '../../../src/observe/figures.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
@@ -20,19 +20,19 @@ function setUp(takes = 0) {
   let made = 0;
   let clients: number | string = 1;
   const points: Figure[] = [];
-  const live = new LivePage({
+  const live = livePage(
     clock,
-    model: () => {
+    () => {
       made++;
       const model = { clients } as unknown as PageModel;
       if (takes === 0) return Promise.resolve(model);
       return new Promise((resolve) => clock.after(takes, () => resolve(model)));
     },
-    figures: () => points,
-    failed: (error) => {
+    () => points,
+    (error) => {
       throw error;
     },
-  });
+  );
   /** Small steps: promises of the page settle between timers. */
   const pass = async (milliseconds: number) => {
     for (let left = milliseconds; left > 0; left -= 5) {
