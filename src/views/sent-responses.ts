@@ -137,7 +137,10 @@ export class SentResponses implements SentState {
   /** A response was sent, and the cursor has moved behind it. */
   sent(response: SentResponse): void {
     const { header } = response;
-    if (!this.#isDelta && this.#unanswered !== undefined) this.#overtake(this.#unanswered.header.nonce);
+    if (!this.#isDelta && this.#unanswered !== undefined) {
+      this.#overtaken ??= [];
+      if (this.#overtaken.push(this.#unanswered.header.nonce) > maxOutstanding) this.#overtaken.shift();
+    }
     if (header.complete) {
       // It makes the ones before it pointless (protocol §3.11).
       this.#forgetEarlier();
@@ -172,11 +175,6 @@ export class SentResponses implements SentState {
       this.#overtaken?.splice(0, index + 1);
     }
     if (isAccepted) this.#acceptedNonce = nonce;
-  }
-
-  #overtake(nonce: string): void {
-    this.#overtaken ??= [];
-    if (this.#overtaken.push(nonce) > maxOutstanding) this.#overtaken.shift();
   }
 
   /** Outstanding responses before the last one will not be answered any more. */

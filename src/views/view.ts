@@ -163,7 +163,7 @@ export class View {
 
   /** For inspection: what of the selection is known not to exist. */
   get missing(): readonly MissingEntry[] {
-    this.#missing ??= [...this.#absentNames(), ...this.#emptyCollections()];
+    this.#missing ??= [...this.#lacking()];
     return this.#missing;
   }
 
@@ -468,9 +468,21 @@ export class View {
     return this.#catalog.isResolved(this.interest(selected));
   }
 
-  *#absentNames(): Iterable<MissingEntry> {
+  *#lacking(): Iterable<MissingEntry> {
     for (const [{ spelling, name, parameters }, since] of this.#absentSince)
       yield { name: spelling, canonical: name, parameters, since };
+    const empty = new Set(this.selection.collections.filter((selected) => this.isResolved(selected)));
+    for (const item of empty.size === 0 ? none : this.items.values()) {
+      if (!isVariant(item.last.value)) continue;
+      for (const selected of this.selection.collectionsOver(item.name))
+        if (areOne(selected, item)) empty.delete(selected);
+      if (empty.size === 0) return;
+    }
+    for (const selected of empty) {
+      const { spelling, selector, parameters } = selected;
+      const since = (this.base ?? this).#emptySince.get(collectionKey(selected)) ?? this.#now();
+      yield { name: spelling, canonical: selector, parameters, since };
+    }
   }
 
   #lacksAs(before: View): void {
@@ -502,21 +514,6 @@ export class View {
     if (named || isVariant(value)) return;
     for (const selected of this.selection.collectionsOver(name))
       if (areOne(selected, item)) this.#emptySince.set(collectionKey(selected), this.#now());
-  }
-
-  *#emptyCollections(): Iterable<MissingEntry> {
-    const empty = new Set(this.selection.collections.filter((selected) => this.isResolved(selected)));
-    for (const item of empty.size === 0 ? none : this.items.values()) {
-      if (!isVariant(item.last.value)) continue;
-      for (const selected of this.selection.collectionsOver(item.name))
-        if (areOne(selected, item)) empty.delete(selected);
-      if (empty.size === 0) return;
-    }
-    for (const selected of empty) {
-      const { spelling, selector, parameters } = selected;
-      const since = (this.base ?? this).#emptySince.get(collectionKey(selected)) ?? this.#now();
-      yield { name: spelling, canonical: selector, parameters, since };
-    }
   }
 
   #reenumerate(commit: Commit): void {

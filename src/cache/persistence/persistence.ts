@@ -42,7 +42,7 @@ export interface PersistenceOptions {
 }
 
 /** What is on disk beside the cache. */
-const NO_CHANGES: RecordedChanges = { changes: [], lastRevision: 0 };
+const NOTHING = { changes: [], lastRevision: 0, sessions: {} };
 
 export interface Loaded {
   readonly restored: Restored;
@@ -79,8 +79,8 @@ export class Persistence {
   #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
   /** How often in a row something failed. */
   #failures = 0;
-  #changes = NO_CHANGES;
-  #sessions: Readonly<Record<string, string>> = {};
+  /** What was recorded before, and what `sessions` gave at the last write; after `load`. */
+  before: RecordedChanges & { readonly sessions: Readonly<Record<string, string>> } = NOTHING;
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
   /** A change that another process has recorded may have this revision. */
@@ -142,16 +142,6 @@ export class Persistence {
     if (!loaded.ok) this.#reportFailure(loaded.error);
     this.#startOver();
     return undefined;
-  }
-
-  /** What was recorded before; after `load`. */
-  get changes(): RecordedChanges {
-    return this.#changes;
-  }
-
-  /** What `sessions` gave at the last write before; after `load`. */
-  get sessions(): Readonly<Record<string, string>> {
-    return this.#sessions;
   }
 
   /** From now on what changes in the store, and what is recorded of it, is written. */
@@ -341,8 +331,8 @@ export class Persistence {
     const decoded = decoder.finish();
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
-    this.#changes = { changes: restored.changes, lastRevision: state.revision };
-    this.#sessions = state.sessions;
+    const { sessions, revision } = state;
+    this.before = { changes: restored.changes, lastRevision: revision, sessions };
     this.#payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
@@ -368,7 +358,7 @@ export class Persistence {
 
   /** Somebody may have been told of the next ones before they are on disk: who is killed leaves them out. */
   #lastRevision(): number {
-    const own = this.#history?.lastRevision ?? this.#changes.lastRevision;
+    const own = this.#history?.lastRevision ?? this.before.lastRevision;
     const last = Math.max(own, this.#floor);
     return this.#phase.kind === 'detached' ? last : last + reserved;
   }
