@@ -642,23 +642,10 @@ export class UpstreamLoadStream implements LoadStream, ConnectionUser {
     if (clock.monotonic() - this.#openedAt >= backoff.maxMs) this.#backoff.reset();
     const wait = isMissing ? withoutServiceMs : this.#backoff.next();
     this.#timer = clock.after(wait, () => this.up());
-    const fields = { reason };
-    if (isMissing)
-      this.#connection.conditions.set(
-        'load',
-        'missing',
-        'info',
-        'the control plane takes no load reports',
-        fields,
-      );
-    else
-      this.#connection.conditions.add(
-        'load',
-        reason,
-        'warn',
-        'a stream of load reports ended, and another one is opened',
-        fields,
-      );
+    const { conditions } = this.#connection;
+    const ended = 'a stream of load reports ended, and another one is opened';
+    if (!isMissing) conditions.add('load', reason, 'warn', ended, { reason });
+    else conditions.set('load', 'missing', 'info', 'the control plane takes no load reports', { reason });
     this.#lost();
   }
 

@@ -439,26 +439,22 @@ export abstract class SubscribedType {
 
   #awaitExpiry(timer: string, subscriptions: readonly UpstreamSubscription[], after?: Postponed): void {
     const { resourceTimeoutMs = 0 } = this.stream.options;
-    this.stream[after === 'silent' ? 'armInSilence' : 'arm'](
-      timer,
-      after === 'extend' ? resourceTimeoutMs / extensionShare : resourceTimeoutMs,
-      () => {
-        // The rejected response may have been the answer, so nothing is concluded yet.
-        if (this.lastNack !== undefined) {
-          this.#awaitExpiry(timer, subscriptions);
-          return;
-        }
-        const outcomes = Map.groupBy(
-          subscriptions.filter((subscription) => this.subscriptions.has(subscription)),
-          (subscription) => this.onTimeout(subscription, after === 'extend'),
-        );
-        this.#concludeAbsent(outcomes.get('absent') ?? []);
-        for (const postponed of ['extend', 'silent'] as const) {
-          const later = outcomes.get(postponed);
-          if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
-        }
-      },
-    );
+    const isExtended = after === 'extend';
+    const wait = isExtended ? resourceTimeoutMs / extensionShare : resourceTimeoutMs;
+    this.stream[after === 'silent' ? 'armInSilence' : 'arm'](timer, wait, () => {
+      // The rejected response may have been the answer, so nothing is concluded yet.
+      if (this.lastNack !== undefined) {
+        this.#awaitExpiry(timer, subscriptions);
+        return;
+      }
+      const left = subscriptions.filter((subscription) => this.subscriptions.has(subscription));
+      const outcomes = Map.groupBy(left, (subscription) => this.onTimeout(subscription, isExtended));
+      this.#concludeAbsent(outcomes.get('absent') ?? []);
+      for (const postponed of ['extend', 'silent'] as const) {
+        const later = outcomes.get(postponed);
+        if (later !== undefined) this.#awaitExpiry(timer, later, postponed);
+      }
+    });
   }
 
   /** That it is absent follows from silence, so the error that upstream has for it is not over. */
@@ -603,17 +599,14 @@ export abstract class SubscribedType {
   protected leave(subscription: UpstreamSubscription): void {
     const { type, requestCount, stream } = this;
     this.#leaving.set(subscription, requestCount);
-    stream.armOnce(
-      `leaving ${requestCount} ${type}`,
-      stream.options.resourceTimeoutMs ?? longestWayMs,
-      () => {
-        for (const [left, after] of this.#leaving) {
-          if (after > requestCount) return;
-          this.#leaving.delete(left);
-          this.onLeft(left);
-        }
-      },
-    );
+    const longest = stream.options.resourceTimeoutMs ?? longestWayMs;
+    stream.armOnce(`leaving ${requestCount} ${type}`, longest, () => {
+      for (const [left, after] of this.#leaving) {
+        if (after > requestCount) return;
+        this.#leaving.delete(left);
+        this.onLeft(left);
+      }
+    });
   }
 
   /** Something was unsubscribed not long ago. */

@@ -68,10 +68,7 @@ export class FilesystemUpstream implements Upstream {
   /** As they were found last. */
   #files: Files = new Map();
   /** Of the last scan that was merged. `unwatched` undefined: the next one is, whatever it finds. */
-  #merged: { readonly files: Files; readonly unwatched: string | undefined } = {
-    files: new Map(),
-    unwatched: undefined,
-  };
+  #merged: { readonly files: Files; readonly unwatched?: string | undefined } = { files: new Map() };
   /** When resources with a TTL end, by the clock's monotonic time. */
   readonly #ends = new WeakMap<Put, number>();
   readonly #watches: DirectoryWatches;
