@@ -1,5 +1,5 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { Change, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
+import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import { Payloads } from '../model/payloads.ts';
@@ -243,9 +243,10 @@ export function isWhole({ names, added, changed, removed }: Change): boolean {
 }
 
 function stripped(change: Change): Change {
-  const names = change.names.slice(0, maxNames).map((one) => ({ ...one, content: undefined }));
-  return { ...change, names };
+  return { ...change, names: change.names.slice(0, maxNames).map(withoutBodies) };
 }
+
+const withoutBodies = (one: ChangedName): ChangedName => ({ ...one, content: undefined });
 
 /** What a name costs beside its bodies, in bytes: by measurement, rounded up. */
 const nameBytes = 400;

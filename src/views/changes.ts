@@ -81,11 +81,12 @@ export function comingBack(
   changes: Iterable<Change>,
   deferred: ReadonlyMap<string, RetainedResource> | undefined,
 ): Iterable<Change> {
-  if (deferred === undefined) return changes;
-  return Iterator.from(changes).map((change) => {
-    const has = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
-    return has === undefined ? change : { ...change, lastSent: has };
-  });
+  return deferred === undefined ? changes : Iterator.from(changes).map((one) => withDeferred(one, deferred));
+}
+
+function withDeferred(change: Change, deferred: ReadonlyMap<string, RetainedResource>): Change {
+  const lastSent = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
+  return lastSent === undefined ? change : { ...change, lastSent };
 }
 
 /** The changes of a view since a revision (-1: all of it), and the items that must be resent. */

@@ -662,12 +662,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
     const [view, position] = [this.#view, this.#position];
-    const { clock, controlPlane } = this.#pool.options;
     return {
       view,
       encoding: this.encoding,
-      now: clock.monotonic(),
-      controlPlane,
+      now: this.#pool.options.clock.monotonic(),
+      controlPlane: this.#pool.options.controlPlane,
       allItems: false,
       headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),

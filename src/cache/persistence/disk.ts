@@ -59,7 +59,7 @@ export class WorkerDisk implements Disk {
     this.#failed = (error) => resolve(fail(error));
     worker.once('message', resolve);
     worker.ref(); // the process does not end before the answer; an idle thread does not keep it
-    worker.postMessage({ operation, args });
+    worker.postMessage({ operation, args }, []);
     const reply = await promise;
     worker.off('message', resolve);
     worker.unref();
