@@ -83,7 +83,7 @@ export class Relay implements UpstreamSink {
     this.#stores = new SideStores(
       {
         ...options,
-        ...events,
+        ambiguous: events.ambiguous,
         expiring: (deadline, variant) => this.#expireAt(deadline, variant),
         publish: (commit) => this.#show(commit),
       },
@@ -91,7 +91,8 @@ export class Relay implements UpstreamSink {
     );
     this.views = new Views({
       ...options,
-      ...events,
+      lookedUp: events.lookedUp,
+      answered: events.answered,
       catalogs: this.#stores.catalogs,
       interests: {
         subscribe: (interest) => this.#subscribe(interest),

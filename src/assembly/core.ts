@@ -149,12 +149,11 @@ export class Core {
   readonly #traffic: Traffic;
   readonly #streamMetrics: StreamMetrics;
   readonly #role: ProcessRole;
-  readonly #judge: JudgedClients;
+  readonly #judged: JudgedClients;
   readonly #listeners = new Set<() => void>();
   #inForce: ReturnType<typeof madeOf>;
   readonly #sessionShares: SessionShares;
-  /** From now on no stream is taken. */
-  isDraining = false;
+  #isDraining = false;
 
   constructor(
     config: Config,
@@ -173,13 +172,13 @@ export class Core {
   ) {
     this.recorder = recorder;
     this.#role = role;
-    this.#judge = role.rollout ?? {
+    this.#judged = role.rollout ?? {
       sideOf: (client) => this.rollout.sideOf(client),
       fleet: undefined,
       canaryAnswered: () => this.rollout.answered(),
       canaryEnded: (stream) => this.#canaryEnded(stream),
     };
-    this.#inForce = madeOf(config, this.#judge);
+    this.#inForce = madeOf(config, this.#judged);
     this.log = log;
     logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
@@ -198,7 +197,7 @@ export class Core {
       traces: this.traces,
       touched: (stream, isOfCanary) => {
         this.fleet.touched(stream);
-        if (isOfCanary) this.#judge.canaryAnswered();
+        if (isOfCanary) this.#judged.canaryAnswered();
       },
     });
     this.accounts = new Accounts(
@@ -233,11 +232,11 @@ export class Core {
           this.loops.streamEnded(stream.transport);
           streamLog.ended(stream);
           // It still has its types.
-          if (stream.client?.access.side === 'canary') this.#judge.canaryEnded(stream);
+          if (stream.client?.access.side === 'canary') this.#judged.canaryEnded(stream);
           this.fleet.touched(stream.id);
         },
       },
-      refusesPolls: (peer, { url }) => (this.isDraining ? draining : this.admission.denial(peer, url)),
+      refusesPolls: (peer, { url }) => (this.#isDraining ? draining : this.admission.denial(peer, url)),
       fetchMilliseconds: () => fetchMilliseconds(this.config),
       streamPrefix: role.streamPrefix,
       upstreamPerSide: role.upstreamPerSide,
@@ -272,7 +271,7 @@ export class Core {
         subscribed: (interest) => role.subscribed?.(interest),
       },
     });
-    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#judge.canaryAnswered());
+    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#judged.canaryAnswered());
     this.checks = new Checks(config.rollout?.checks ?? [], {
       clock: systemClock,
       subject: () => whatWaits(this.rollout.report()),
@@ -284,7 +283,7 @@ export class Core {
       checks: this.checks,
       traffic: this.#traffic,
       gate: this.relay.gate,
-      fleet: this.#judge.fleet ?? this.fleet,
+      fleet: this.#judged.fleet ?? this.fleet,
       clock: systemClock,
       revisions: () => ({
         revision: recorder?.history.releasedRevision ?? 0,
@@ -326,13 +325,18 @@ export class Core {
     );
   }
 
+  /** From now on no stream is taken. */
+  get isDraining(): boolean {
+    return this.#isDraining;
+  }
+
   get config(): Config {
     return this.#inForce.config;
   }
 
   /** Who judges by the traffic of this process's clients. */
   get traffic(): TrafficJudge {
-    return this.#judge.traffic ?? this.#traffic;
+    return this.#judged.traffic ?? this.#traffic;
   }
 
   /** Before the ids of this process's streams. */
@@ -345,7 +349,7 @@ export class Core {
   }
 
   beginDrain(): void {
-    this.isDraining = true;
+    this.#isDraining = true;
     this.rollout.stop();
     this.notifications.stop();
     this.fleet.stop();
@@ -355,7 +359,7 @@ export class Core {
 
   /** The parts of a new version of the configuration that need no restart. */
   reload(config: Config): void {
-    this.#inForce = madeOf(config, this.#judge);
+    this.#inForce = madeOf(config, this.#judged);
     this.checks.reload(config.rollout?.checks ?? []);
     this.#traffic.reload(config.rollout);
     this.notifications.reload(config.rollout?.notify ?? []);
@@ -386,7 +390,7 @@ export class Core {
   /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
   refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
-    if (this.isDraining && this.#role.loadReports !== 'primary') return draining;
+    if (this.#isDraining && this.#role.loadReports !== 'primary') return draining;
     return this.admission.refusal(peer, type, this.openStreams);
   }
 

@@ -30,7 +30,7 @@ export class LoopDetection {
   readonly #mayBeRelay: (peer: Peer) => boolean;
   readonly #clock: Clock;
   readonly #longest: number | undefined;
-  #onNewRelays = (): boolean => false;
+  readonly #listeners = new Set<() => boolean>();
   /** Paths of streams that have ended, and until when they count. */
   readonly #remembered = new Map<string, number>();
   #announced: string;
@@ -69,7 +69,7 @@ export class LoopDetection {
   }
 
   /**
-   * A stream was accepted. If it comes from a relay that no upstream stream has announced, the listener is called
+   * A stream was accepted. If it comes from a relay that no upstream stream has announced, the listeners are called
    * soon.
    */
   streamAccepted(stream: AnnouncingStream): void {
@@ -81,7 +81,8 @@ export class LoopDetection {
     const wait = Math.max(gatherMs, this.#nextAnnouncementAt - now);
     this.#timer = this.#clock.after(wait, () => {
       this.#timer = undefined;
-      if (this.#onNewRelays()) this.#nextAnnouncementAt = this.#clock.monotonic() + announceIntervalMs;
+      const reopened = [...this.#listeners].filter((listener) => listener());
+      if (reopened.length > 0) this.#nextAnnouncementAt = this.#clock.monotonic() + announceIntervalMs;
     });
   }
 
@@ -99,7 +100,7 @@ export class LoopDetection {
 
   /** Calls back when `via` has changed. The listener returns whether it opened streams again. */
   onNewRelaysBelow(listener: () => boolean): void {
-    this.#onNewRelays = listener;
+    this.#listeners.add(listener);
   }
 
   stop(): void {

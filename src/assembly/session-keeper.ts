@@ -33,7 +33,7 @@ export class SessionKeeper {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #all: ReadonlyMap<ClientListenerName, { readonly sessions: TlsSessions; readonly tls: ClientTls }>;
-  #changed = (): void => {};
+  readonly #listeners = new Set<() => void>();
   #timer: Timer | undefined;
 
   constructor({ xds, rest }: Pick<Config, 'xds' | 'rest'>, clock: Clock, log: Log) {
@@ -56,7 +56,7 @@ export class SessionKeeper {
 
   /** Called for each change that other processes need. */
   onChange(listener: () => void): void {
-    this.#changed = listener;
+    this.#listeners.add(listener);
   }
 
   /** `sealed`: what `sealed()` gave before a restart. */
@@ -124,5 +124,9 @@ export class SessionKeeper {
       .toArray();
     if (renewed.length > 0) this.#changed();
     this.#timer = this.#clock.after(lookMs, () => this.#look());
+  }
+
+  #changed(): void {
+    for (const listener of this.#listeners) listener();
   }
 }

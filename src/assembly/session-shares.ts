@@ -11,6 +11,13 @@ import type { Account } from '../wire/accounts.ts';
 const leastOf = { stream: 8, peer: 16 };
 
 type Sets = ReadonlySet<ParametersKey>;
+
+/** What an owner has taken, and of which account. */
+interface Share {
+  readonly account: Account;
+  readonly sets: Sets;
+}
+
 const none: Sets = new Set();
 
 /**
@@ -22,7 +29,7 @@ export class SessionShares implements SessionLimits {
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();
   /** What each owner, a stream or a class of polls, needs one for. */
-  #needs = new WeakMap<object, Sets>();
+  #needs = new WeakMap<object, Share>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
 
@@ -40,7 +47,7 @@ export class SessionShares implements SessionLimits {
 
   /** How many parameter sets are new to an owner, or why it may not have these now. */
   take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string {
-    const before = this.#needs.get(owner) ?? none;
+    const before = this.#needs.get(owner)?.sets ?? none;
     const now = this.#setsOf(subscribed);
     if (now.size === before.size && now.isSubsetOf(before)) return 0;
     const excess = this.#excess(account, before, now);
@@ -49,8 +56,9 @@ export class SessionShares implements SessionLimits {
     return now.difference(before).size;
   }
 
-  release(owner: object, account: Account): void {
-    this.#replace(owner, account, none);
+  release(owner: object): void {
+    const share = this.#needs.get(owner);
+    if (share !== undefined) this.#replace(owner, share.account, none);
   }
 
   /** The parameter sets that these take. */
@@ -106,9 +114,9 @@ export class SessionShares implements SessionLimits {
   }
 
   #replace(owner: object, account: Account, now: Sets): void {
-    const before = this.#needs.get(owner) ?? none;
+    const before = this.#needs.get(owner)?.sets ?? none;
     if (before.size + now.size === 0) return;
-    this.#needs.set(owner, now);
+    this.#needs.set(owner, { account, sets: now });
     const counts = getOrMake(this.#peers, account, () => new Map());
     for (const set of now) countIn(counts, set, 1);
     for (const set of before) countIn(counts, set, -1);

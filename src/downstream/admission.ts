@@ -128,7 +128,7 @@ export class Quota {
   }
 
   close(): void {
-    this.#services.sessions?.release(this, this.#stream.transport.peer.account);
+    this.#services.sessions?.release(this);
     this.#paused?.cancel();
   }
 
@@ -142,12 +142,11 @@ export class Quota {
   /** A peer may use only a part of the upstream sessions, because other peers need some too. */
   #sessions(client: ClientContext, subscribed: readonly Subscribed[]): boolean {
     const { sessions } = this.#services;
-    const { account } = this.#stream.transport.peer;
     if (client.exempt) {
-      sessions?.release(this, account);
+      sessions?.release(this);
       return true;
     }
-    const taken = sessions?.take(this, account, subscribed) ?? 0;
+    const taken = sessions?.take(this, this.#stream.transport.peer.account, subscribed) ?? 0;
     if (typeof taken === 'string') {
       this.#stream.failFor(exhausted('upstream_sessions', taken, taken));
       return false;

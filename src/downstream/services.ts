@@ -81,7 +81,7 @@ export type Subscribed = Pick<ListedType, 'info' | 'selection'>;
 export interface SessionLimits {
   /** An owner is subscribed to this now. How many parameter sets it had not before; a text: why it may not be. */
   take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string;
-  release(owner: object, account: Account): void;
+  release(owner: object): void;
 }
 
 /** What waits no longer, though what it waited for has not come: a removal, or routes to clusters. */

@@ -228,12 +228,12 @@ export class TypeStream {
     if (this.subscription !== undefined || request.unsubscribe !== undefined)
       return this.#stepDelta(request, client);
     // If many clients send the same first request, it is read once.
-    const key = knownBy(client, this.info.url, request.subscribe ?? nothingNamed);
-    const known = knownSelections.delta.get(key)?.deref();
-    if (known !== undefined) return ok(stepTo(undefined, known));
-    const step = this.#stepDelta(request, client);
-    if (step.ok) knownSelections.delta.set(key, new WeakRef(step.value.selection));
-    return step;
+    const bytes = request.subscribe ?? nothingNamed;
+    const read = readOnce(knownSelections.delta, client, this.info.url, bytes, () => {
+      const step = this.#stepDelta(request, client);
+      return step.ok ? ok(step.value.selection) : step;
+    });
+    return read.ok ? ok(stepTo(undefined, read.value)) : read;
   }
 
   /** All that a SotW request selects. */
@@ -437,22 +437,17 @@ export function selectState(
   read?: Result<readonly SelectionEntry[]>,
 ): Result<Selection> {
   const bytes = selectors ?? nothingNamed;
-  const key = knownBy(client, type, bytes);
-  const known = knownSelections.sotw.get(key)?.deref();
-  if (known !== undefined) return ok(known);
-  const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
-  if (!selected.ok) return selected;
-  const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
-  knownSelections.sotw.set(key, new WeakRef(selection));
-  return ok(selection);
+  return readOnce(knownSelections.sotw, client, type, bytes, () => {
+    const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
+    if (!selected.ok) return selected;
+    return ok(namedSelection(selected.value, legacyWildcard(type, client, services)));
+  });
 }
 
 const numberOf = numbering();
 
-/** For clients of one selection group, the same bytes select the same. */
-function knownBy({ selectionGroup }: ClientContext, type: TypeUrl, bytes: Buffer): string {
-  return `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
-}
+/** Of the bytes that selections are known by, in all. */
+const mostKnownBytes = 4 << 20;
 
 /**
  * Selections by the bytes that they were read from. When a fleet reconnects, its clients send the same names: they are
@@ -462,9 +457,27 @@ function knownBy({ selectionGroup }: ClientContext, type: TypeUrl, bytes: Buffer
 const selections = () =>
   new LRUCache<string, WeakRef<Selection>>({
     max: 32,
-    maxSize: 4 << 20,
+    maxSize: mostKnownBytes,
     sizeCalculation: (_, bytes) => bytes.length,
   });
+
+/** For clients of one selection group, the same bytes select the same. A key copies them: only where it may be found again. */
+function readOnce(
+  known: ReturnType<typeof selections>,
+  { selectionGroup, passesVariants }: ClientContext,
+  type: TypeUrl,
+  bytes: Buffer,
+  read: () => Result<Selection>,
+): Result<Selection> {
+  // Of a relay of variants the group is the client alone.
+  if (passesVariants || bytes.length >= mostKnownBytes) return read();
+  const key = `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
+  const before = known.get(key)?.deref();
+  if (before !== undefined) return ok(before);
+  const selected = read();
+  if (selected.ok) known.set(key, new WeakRef(selected.value));
+  return selected;
+}
 
 /** An empty name is a name in delta, and nothing in SotW (§3.6). */
 const knownSelections = { sotw: selections(), delta: selections() };

@@ -187,10 +187,9 @@ export class XdsStream implements StreamHandler, OrderedStream {
   readonly transport: ServerStream;
   readonly #services: DownstreamServices;
   readonly #server: XdsServer;
-  /** In the order in which types are sent on ADS (protocol §8). */
-  readonly types: TypeStream[] = [];
+  readonly #types: TypeStream[] = [];
   readonly #openedAt: number;
-  client: ClientContext | undefined;
+  #client: ClientContext | undefined;
   readonly #node = new LastNode();
   #ended = false;
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
@@ -219,10 +218,19 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#services = services;
     this.#server = server;
     this.#openedAt = services.clock.monotonic();
-    this.#order = new SendOrder(this, this.types, services.clock);
+    this.#order = new SendOrder(this, this.#types, services.clock);
     this.#quota = new Quota(this, services);
     const { account: payer } = transport.peer;
     this.#context = { services, quota: this.#quota, wake: () => this.pump(), payer };
+  }
+
+  get client(): ClientContext | undefined {
+    return this.#client;
+  }
+
+  /** In the order in which types are sent on ADS (protocol §8). */
+  get types(): readonly TypeStream[] {
+    return this.#types;
   }
 
   get removalGraceMilliseconds(): number {
@@ -236,7 +244,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   }
 
   get isRelay(): boolean {
-    return this.client?.relay === true;
+    return this.#client?.relay === true;
   }
 
   message(bytes: Charged): void {
@@ -249,7 +257,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.finishReading();
     this.#server.move(this);
     if (this.#ended) return;
-    const before = this.client;
+    const before = this.#client;
     const client = this.#identify(read.value.node);
     const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
     if (client === undefined || type === undefined) return;
@@ -303,7 +311,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const { events } = this.#services;
     const isOfCanary = client.access.side === 'canary';
     if (isOfCanary || handled.value.changed || moved || !isLater) events.touched(this.id, isOfCanary);
-    this.#afterChange(handled.value, moved, moved ? this.types : isLater ? [type] : []);
+    this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
   }
 
   #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
@@ -321,7 +329,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.failIfRefused();
       this.failFor(heldTooMuch(this.transport.peer));
     }
-    if (this.#ended || this.client?.exempt === true || !(changed || moved || reread)) return;
+    if (this.#ended || this.#client?.exempt === true || !(changed || moved || reread)) return;
     this.#quota.spend(changed || moved ? 1 : 0, types);
   }
 
@@ -352,7 +360,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#server.closed(this);
     this.#turns?.close();
     this.#order.close();
-    for (const type of this.types.splice(0)) type.close();
+    for (const type of this.#types.splice(0)) type.close();
     this.#quota.close();
   }
 
@@ -368,16 +376,16 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Authorization or derivation rules have changed. */
   reidentify(): void {
-    if (this.client === undefined || this.#ended) return;
-    const client = this.#services.reapplyRules(this.client, this.transport.peer);
+    if (this.#client === undefined || this.#ended) return;
+    const client = this.#services.reapplyRules(this.#client, this.transport.peer);
     // Parameters of locators that the old rules ignored were not kept.
     const needsLocators =
-      client?.trust !== this.client.trust && this.types.some((type) => type.hasOwnParameters);
+      client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
     if (client === undefined || needsLocators) {
       this.failFor(rulesChanged);
       return;
     }
-    this.client = client;
+    this.#client = client;
     this.#reselect(client);
     this.#services.events.touched(this.id, false);
     this.#quota.takenSessions(); // the client did not ask for these
@@ -386,19 +394,19 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Ends a stream that has nothing to say and no upstream that could change this (protocol §8, Upstream outage). */
   failIfUnavailable(): void {
-    this.failFor(this.#ended ? undefined : unavailable(this.types, this.#services));
+    this.failFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
   }
 
   /** Ends a stream that subscribes to what its upstream refuses. */
   failIfRefused(): void {
-    this.failFor(this.#ended ? undefined : refusedUpstream(this.types, this.#services, this.client));
+    this.failFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services, this.#client));
   }
 
   /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
   failIfOverdue(now: number): void {
     const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
     const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
-    if (this.client === undefined && ready >= firstRequestMilliseconds) {
+    if (this.#client === undefined && ready >= firstRequestMilliseconds) {
       const refusal = noFirstRequest(firstRequestMilliseconds);
       const logged = `a client (${this.transport.peer.address}) opened a stream: ${refusal.status.message}`;
       this.failFor({ ...refusal, logged });
@@ -450,31 +458,31 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** Of one response. */
   get #mostBytes(): number {
     const { maxResponseBytes = Number.POSITIVE_INFINITY } = this.#services.limits();
-    return this.client?.exempt === true ? Number.POSITIVE_INFINITY : maxResponseBytes;
+    return this.#client?.exempt === true ? Number.POSITIVE_INFINITY : maxResponseBytes;
   }
 
   /** What of the node matters, decoded again only when its bytes have changed. */
   #identify(node: Buffer | undefined): ClientContext | undefined {
     if (node === undefined) {
-      if (this.client === undefined) this.failFor(noNode);
-      return this.client;
+      if (this.#client === undefined) this.failFor(noNode);
+      return this.#client;
     }
-    if (this.#node.isRepeatedBy(node)) return this.client;
+    if (this.#node.isRepeatedBy(node)) return this.#client;
     const context = this.#services.context(node, this.transport.peer);
     if (!context.ok) {
       this.failFor({ reason: 'node', status: context.error });
       return undefined;
     }
     this.#node.remember(node);
-    const before = this.client;
-    this.client = context.value;
+    const before = this.#client;
+    this.#client = context.value;
     if (before !== undefined) this.#reselect(context.value);
-    return this.#ended ? undefined : this.client;
+    return this.#ended ? undefined : this.#client;
   }
 
   /** The same subscriptions with other parameters. */
   #reselect(client: ClientContext): void {
-    for (const type of this.types) type.reselect(client);
+    for (const type of this.#types) type.reselect(client);
     this.#quota.reselected(client);
   }
 
@@ -489,9 +497,9 @@ export class XdsStream implements StreamHandler, OrderedStream {
       return undefined;
     }
     const type = fixed ?? typeUrl(url);
-    const known = this.types.find(({ info }) => info.url === type);
+    const known = this.#types.find(({ info }) => info.url === type);
     if (known !== undefined) return known;
-    const client = this.client;
+    const client = this.#client;
     if (client === undefined) return undefined;
     if (client.access.deniesEverything(fixed)) {
       this.failFor(denied(fixed ?? 'anything'));
@@ -499,8 +507,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     if (!this.#quota.oneMoreType(client)) return undefined;
     const created = new TypeStream(type, this.route.protocol, client, this.#context);
-    const later = this.types.findIndex((other) => other.info.order > created.info.order);
-    this.types.splice(later < 0 ? this.types.length : later, 0, created);
+    const later = this.#types.findIndex((other) => other.info.order > created.info.order);
+    this.#types.splice(later < 0 ? this.#types.length : later, 0, created);
     if (fixed !== undefined) {
       const { account } = this.transport.peer;
       this.#order.conversation = this.#server.conversations.join(this.#order, account, client.nodeId);

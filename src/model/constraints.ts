@@ -388,8 +388,8 @@ function compile(expression: Expression): Predicate {
  */
 function canonicalKey(expression: Expression, bytes: Uint8Array): ConstraintsKey {
   if (expression.kind === 'all') return constraintsKey('');
-  const unknown = `["?",${JSON.stringify(Buffer.from(bytes).toString('base64'))}]`;
-  return constraintsKey(expression.kind === 'never' ? unknown : canonicalText(expression));
+  if (expression.kind !== 'never') return constraintsKey(canonicalText(expression));
+  return constraintsKey(JSON.stringify(['?', Buffer.from(bytes).toString('base64')]));
 }
 
 function canonicalText(expression: Expression): string {

@@ -4,7 +4,7 @@ interface Table<Key, Value> {
   set(key: Key, value: NoInfer<Value>): unknown;
 }
 
-/** What a map has under a key; what it lacks is made. Map.getOrInsertComputed does that from Node 26 on. */
+/** What a map has under a key; what it lacks is made of the key. Map.getOrInsertComputed does that from Node 26 on. */
 export function getOrMake<Key, Value>(
   map: Table<Key, Value>,
   key: Key,

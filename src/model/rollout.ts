@@ -79,8 +79,12 @@ export interface PendingChange {
 /** How much of what is released is missing in what is pending. */
 export type RemovalCount = Readonly<Record<'removed' | 'released', number>>;
 
-/** What everybody has of a type from one holder: the bytes are those of the bodies. */
-export type ReleasedSize = Readonly<Record<'names' | 'bytes', number>>;
+/** What everybody has of a type from one holder. */
+export interface ReleasedSize {
+  readonly names: number;
+  /** Of the bodies. */
+  readonly bytes: number;
+}
 
 /** Sees what upstream says before it is applied. */
 export interface TransactionGuard {

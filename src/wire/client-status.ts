@@ -8,10 +8,20 @@ import {
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Pace } from '../model/time-slices.ts';
-import { encode, type Field, headOf, message, nested, text, varint } from '../protobuf/field-writer.ts';
+import {
+  encode,
+  encoded,
+  type Field,
+  headOf,
+  message,
+  nested,
+  sizeOf as sizeOfFields,
+  text,
+  varint,
+} from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { JsonInTurns, JsonText, joined, writtenWithin } from './json-in-turns.ts';
+import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -30,24 +40,34 @@ export interface StatusEntry {
 /** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
 
-/** Shorter pieces are joined, up to so many bytes; longer bodies are taken as they are. */
+/** In bytes. What is shorter is copied into one piece with its neighbours; what is longer is a piece as it is. */
+const largeBody = 16 << 10;
 const pieceBytes = 64 << 10;
 
 /** Bytes one after the other, in pieces of a size that sockets like. */
 class Chunks {
   #pieces: Uint8Array[] = [];
   /** What is to be the next piece. */
-  #open: Uint8Array[] = [];
+  #open: Field[] = [];
   #openBytes = 0;
   length = 0;
 
-  add(parts: readonly Uint8Array[]): void {
-    for (const part of parts) {
-      if (this.#openBytes + part.length > pieceBytes) this.#flush();
-      this.#open.push(part);
-      this.#openBytes += part.length;
-      this.length += part.length;
+  fields(fields: readonly Field[]): void {
+    const size = sizeOfFields(fields);
+    if (this.#openBytes + size > pieceBytes) this.#flush();
+    this.#open.push(...fields);
+    this.#openBytes += size;
+    this.length += size;
+  }
+
+  bytes(bytes: Uint8Array): void {
+    if (bytes.length < largeBody) {
+      this.fields([encoded(bytes)]);
+      return;
     }
+    this.#flush();
+    this.#pieces.push(bytes);
+    this.length += bytes.length;
   }
 
   /** All of it; after that it is empty. */
@@ -60,7 +80,7 @@ class Chunks {
   }
 
   #flush(): void {
-    if (this.#openBytes > 0) this.#pieces.push(joined(this.#open));
+    if (this.#openBytes > 0) this.#pieces.push(encode(this.#open));
     this.#open = [];
     this.#openBytes = 0;
   }
@@ -72,14 +92,14 @@ const entryTag = bytesTag(3);
 const bodyTag = bytesTag(4);
 
 /**
- * Writes a ClientStatusResponse entry by entry, up to a size. Bodies are not copied: a response of tens of megabytes made
- * of protobuf messages would block the process for seconds.
+ * Writes a ClientStatusResponse entry by entry, up to a size. Large bodies are not copied: a response of tens of megabytes
+ * made of protobuf messages would block the process for seconds.
  */
 export class ClientStatusWriter {
   readonly #maxBytes: number;
   readonly #clients = new Chunks();
   /** Of the client that is not ended yet. */
-  readonly #entries = new Chunks();
+  #entries = new Chunks();
 
   constructor(maxBytes: number) {
     this.#maxBytes = maxBytes;
@@ -87,9 +107,16 @@ export class ClientStatusWriter {
 
   /** An entry of the client that is ended next. False: that is too much, and the answer cannot be used. */
   entry(entry: StatusEntry): boolean {
-    const parts: Uint8Array[] = [encode(entryFields(entry))];
-    if (entry.body !== undefined) parts.push(headOf(bodyTag, entry.body.length), entry.body);
-    this.#entries.add([headOf(entryTag, sizeOf(parts)), ...parts]);
+    const { body } = entry;
+    const fields = entryFields(entry);
+    if (body === undefined) {
+      this.#entries.fields([message(3, fields)]);
+    } else {
+      fields.push(encoded(headOf(bodyTag, body.length)));
+      const head = headOf(entryTag, sizeOfFields(fields) + body.length);
+      this.#entries.fields([encoded(head), ...fields]);
+      this.#entries.bytes(body);
+    }
     return this.#fits();
   }
 
@@ -100,14 +127,15 @@ export class ClientStatusWriter {
     text(node, 2, cluster);
     const rest: Field[] = [message(1, node)];
     text(rest, 4, scope);
-    this.#entries.add([encode(rest)]);
-    this.#clients.add([headOf(configTag, this.#entries.length), ...this.#entries.take()]);
+    this.#entries.fields(rest);
+    this.#clients.fields([encoded(headOf(configTag, this.#entries.length))]);
+    for (const piece of this.#entries.take()) this.#clients.bytes(piece);
     return this.#fits();
   }
 
   /** Forgets the entries of a client that will not be ended. */
   drop(): void {
-    this.#entries.take();
+    this.#entries = new Chunks();
   }
 
   /** The answer. */

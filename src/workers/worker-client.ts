@@ -83,9 +83,8 @@ export class WorkerClient {
 /**
  * CSDS between the primary and its workers. A worker forwards a client's request to the primary, because the answer has
  * streams of all workers; the primary asks each worker for its own. The identity goes with it: each worker charges its account.
- * Answers stay bytes: decoding megabytes would block the process.
+ * Answers stay bytes: decoding megabytes would block the process. This answers such a request.
  */
-
 export const clientStatusBy =
   (answer: ClientAnswers['clientStatus']) =>
   async ({ request, identity, maxBytes, whole }: Asked, { signal: gone }: Pick<HandlerContext, 'signal'>) => {
@@ -94,6 +93,7 @@ export const clientStatusBy =
     return { value: Buffer.concat(valueOf(await answer({ scope, request: asked, maxBytes, whole, gone }))) };
   };
 
+/** And this asks. */
 export async function askClientStatus(
   process: Client<typeof WorkerService>,
   { scope, request, maxBytes, whole = false, gone }: ClientStatusQuery,

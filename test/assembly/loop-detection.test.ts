@@ -46,6 +46,19 @@ describe('assembly/loops', () => {
     expect(loops.via()).to.match(/^relay\/[0-9a-f]{16}, b\/1, b\/1>c\/1$/);
   });
 
+  it('each listener hears of new relays', () => {
+    const { clock, loops, take, grown } = setting();
+    let second = 0;
+    loops.onNewRelaysBelow(() => {
+      second++;
+      return false;
+    });
+    loops.via();
+    take('b/1');
+    clock.advance(100);
+    expect([grown(), second]).to.deep.equal([1, 1]);
+  });
+
   it('forgets who has left, and does not look at clients that are no relays', () => {
     const { clock, loops, take } = setting();
     const own = loops.via();

@@ -66,7 +66,7 @@ class Streams extends SessionShares {
         taken = 0;
         return before;
       },
-      release: () => this.release(stream, account),
+      release: () => this.release(stream),
     };
   }
 }

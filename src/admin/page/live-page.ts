@@ -5,8 +5,7 @@ import {
   HistoryRequestSchema,
   HistoryResponseSchema,
 } from '../../gen/distributary/admin/v1/changes_pb.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
-import { Paced } from '../../model/clock.ts';
+import { type Clock, Paced, type Timer } from '../../model/clock.ts';
 import { printable } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
 import { problem } from '../../wire/http-answer.ts';

@@ -366,8 +366,6 @@ class PollClass {
   polledAt = 0;
   closed = false;
   readonly #subscription: Subscription;
-  /** Who has opened it. */
-  readonly #owner: Account;
   readonly #services: DownstreamServices;
   /** Whose it is alone; undefined: several peers' have polled it. */
   #account: Account | undefined;
@@ -383,7 +381,6 @@ class PollClass {
   constructor(key: string, poll: Poll, peer: Peer, services: DownstreamServices, responses: KeptResponses) {
     this.key = key;
     this.poll = poll;
-    this.#owner = peer.account;
     this.#services = services;
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
@@ -428,7 +425,7 @@ class PollClass {
 
   close(): void {
     this.closed = true;
-    this.#services.sessions?.release(this.poll, this.#owner);
+    this.#services.sessions?.release(this.poll);
     this.#keep(undefined);
     this.#subscription.close();
   }

@@ -1,7 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
-import { Settling } from '../../model/clock.ts';
+import { type Clock, Settling, type Timer } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
 import type { Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
