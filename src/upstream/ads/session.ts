@@ -265,15 +265,17 @@ class AdsStream implements ConnectedStream {
 
   constructor(session: Session, id: StreamId, stamp: Stamp) {
     const { options } = session.connection;
-    const { backoff, random, entriesPerTurn = defaultEntriesPerTurn } = options;
+    const { backoff, random, protocol, maxConstraintDepth, resourceTimeoutMs } = options;
     this.#session = session;
     this.#connection = session.connection;
     this.#id = id;
     const maxMs = isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs;
     this.#backoff = new Backoff(backoff.initialMs, maxMs, random);
     this.machine = new StreamMachine({
-      ...options,
-      entriesPerTurn,
+      protocol,
+      maxConstraintDepth,
+      resourceTimeoutMs,
+      entriesPerTurn: options.entriesPerTurn ?? defaultEntriesPerTurn,
       holders: session.holders,
       locators: options.variants === 'NATIVE',
       stamp,
