@@ -367,7 +367,7 @@ class AdsStream implements ConnectedStream {
 
   /** gRPC metadata is sent only when a stream opens. To announce more relays, a new stream is needed. Rare. */
   reannounce(): boolean {
-    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via.text())) return false;
+    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via())) return false;
     this.#reopen();
     return true;
   }
@@ -402,7 +402,7 @@ class AdsStream implements ConnectedStream {
     this.#connection.opening(this);
     this.#opened = true;
     const { channel, endpoint } = connected;
-    const via = this.#connection.via.text();
+    const via = this.#connection.via();
     const open: OpenStream = {
       via,
       since: options.clock.monotonic(),
