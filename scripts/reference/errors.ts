@@ -1,4 +1,4 @@
-import { rejections } from '../../src/observe/metrics.ts';
+import { rejections } from '../../src/observe/rejections.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { refusal } from '../../src/wire/http-answer.ts';
 import { code, heading, table, withKeys } from './markdown.ts';

@@ -186,14 +186,21 @@ export function operatorOf({ socket }: IncomingMessage): string {
 export const verbs = ['freeze', 'unfreeze', 'release', 'promote', 'discard'] as const;
 
 /** What an operator does to changes: of a type and an upstream, or (undefined) of all. */
-export type Operation = ReturnType<typeof operationOf>;
+export interface Operation {
+  readonly verb: (typeof verbs)[number];
+  readonly type: TypeUrl | undefined;
+  readonly upstream: string | undefined;
+  readonly reason: string;
+  /** Who. */
+  readonly operator: string;
+}
 
 /** Throws INVALID_ARGUMENT without a reason: the log must say why. */
 export function operationOf(
-  verb: (typeof verbs)[number],
+  verb: Operation['verb'],
   { upstream, type, reason }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'>,
   operator: string,
-) {
+): Operation {
   if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
   return {
     verb,

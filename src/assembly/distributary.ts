@@ -200,12 +200,12 @@ export class Distributary {
     const loaded = await persistence?.load();
     this.#loaded.resolve();
     if (loaded !== undefined) staleness.restore(loaded.staleSince);
-    this.#sessions.start(persistence?.before.sessions);
+    this.#sessions.start(persistence?.restored.sessions);
     relay.start(this.#upstreams.make(), loaded?.restored);
     const known = Iterator.from(relay.store.tables).filter(([, table]) => table.resources.size > 0);
     this.#recorder.start(
       known.map(([type]) => type),
-      persistence?.before,
+      persistence?.restored,
     );
     if (persistence === undefined) return;
     persistence.attach(relay.store, this.#recorder.history);

@@ -236,6 +236,7 @@ export class Store extends CatalogReader {
   }
 
   restamp(change: Restamp): Commit {
+    const receivedAt = this.tables.options.clock.monotonic();
     const { type, moves, unresolved } = change;
     const table = this.tables.of(type);
     const next = this.tables.nextRevision();
@@ -246,7 +247,7 @@ export class Store extends CatalogReader {
       table.interests.forgetAnswer(interest);
       this.tables.journal.interest(interest);
     }
-    return this.#commit(table, changes, undefined, undefined);
+    return this.#commit(table, changes, undefined, undefined, receivedAt);
   }
 
   /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */

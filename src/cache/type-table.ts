@@ -219,8 +219,13 @@ export class TypeTable {
   /** All names with something in any column, or those under a glob. */
   names(selector: Selector): Iterable<ResourceName> {
     if (selector !== WILDCARD) return this.#globs.under(selector);
-    const names = this.resources.keys();
-    return this.#held.size === 0 ? names : new Set(names).union(this.#held);
+    return this.#held.size === 0 ? this.resources.keys() : this.#allNames();
+  }
+
+  /** One after the other: who looks for the first of a wildcard ends there. */
+  *#allNames(): Iterable<ResourceName> {
+    yield* this.resources.keys();
+    for (const name of this.#held.keys()) if (!this.resources.has(name)) yield name;
   }
 
   /** The names that a selector covers, and those of resources that have it as an alias. */

@@ -61,7 +61,7 @@ and with --against also changes.`,
     const isForPeople = format === undefined || format === 'wide';
     if (isForPeople) {
       // All at once: who mends a problem should not find the next one behind it.
-      for (const { line } of Object.values(found).flat()) terminal.err(`${printable(line)}\n`);
+      for (const { line } of kinds.flatMap((kind) => found[kind])) terminal.err(`${printable(line)}\n`);
       if (config === undefined) terminal.err(`${file}: ${counted(found.problems.length, 'problem')}\n`);
       else terminal.out(`${file}: ok\n${summary(config)}\n`);
     }
@@ -101,7 +101,8 @@ interface Found {
 }
 
 /** In the order in which they are printed. */
-type Report = Readonly<Record<'problems' | 'warnings' | 'hints', readonly Found[]>>;
+const kinds = ['problems', 'warnings', 'hints'] as const;
+type Report = Readonly<Record<(typeof kinds)[number], readonly Found[]>>;
 
 /** `config` undefined: it is not good. */
 async function check(
@@ -139,7 +140,7 @@ function askChecks({ rollout }: Config) {
 }
 
 function reportOf(file: string, report: Report): object {
-  const lists = Object.entries(report).map(([kind, all]) => [kind, all.map(({ at }) => at)] as const);
+  const lists = kinds.map((kind) => [kind, report[kind].map(({ at }) => at)] as const);
   return { file, ok: report.problems.length === 0, ...Object.fromEntries(lists) };
 }
 

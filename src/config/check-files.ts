@@ -94,10 +94,10 @@ function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {
 function checkFile(
   path: Path,
   mapping: unknown,
-  read: (file: string) => Result<unknown>,
+  readFile: (file: string) => Result<unknown>,
 ): readonly UnplacedProblem[] {
   const file = named(mapping, String(path.at(-1)));
-  const found = file === undefined ? ok(file) : read(file);
+  const found = file === undefined ? ok(file) : readFile(file);
   return found.ok ? [] : [{ path, message: found.error }];
 }
 

@@ -154,7 +154,12 @@ export function fleetSurvey(
 interface MissingCount {
   /** Of one of them. */
   readonly type: ListedType;
-  readonly classes: Map<string, { readonly of: ClientClassId; clients: number }>;
+  readonly classes: Map<string, ClassShare>;
+}
+
+interface ClassShare {
+  readonly of: ClientClassId;
+  clients: number;
 }
 
 /** Those of a view have one list, which is looked through once. */
@@ -165,7 +170,7 @@ function countMissing(
 ): void {
   const missing = type.subscription?.missing ?? [];
   if (missing.length === 0) return;
-  const { classes } = getOrMake(counted, missing, () => ({ type, classes: new Map<never, never>() }));
+  const { classes } = getOrMake(counted, missing, () => ({ type, classes: new Map<string, ClassShare>() }));
   getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
 }
 

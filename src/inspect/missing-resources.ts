@@ -27,8 +27,12 @@ import type { Staleness } from './staleness.ts';
 /** So many of the largest classes are asked whether they have what another one lacks. */
 const mostClasses = 100;
 
-/** Who has something that others lack: `sets` are the parameters of classes that have it. */
-type Elsewhere = Awaited<ReturnType<typeof whoHas>>;
+/** Who has something that others lack. */
+interface Elsewhere {
+  readonly exists: boolean;
+  /** The parameters of classes that have it. */
+  readonly sets: ReadonlySet<Parameters>;
+}
 
 /**
  * Says of each MISSING why, unless the process with the client has said so, and who else has it: the process with the whole
@@ -52,7 +56,7 @@ export async function explainMissing(
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
     const isThere = has(relay, type, selector, own);
-    const why = problem.why || whyMissing(relay, type, selector, isThere, elsewhere.exists);
+    const why = problem.why || whyMissing(relay, type, selector, { isThere, elsewhere: elsewhere.exists });
     const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
     const said = {
       ...problem,
@@ -78,7 +82,7 @@ export async function whoHas(
   selector: Selector,
   { classes }: Plain<ListClassesResponse>,
   pace: Pace,
-) {
+): Promise<Elsewhere> {
   const sets = new Set<Parameters>();
   for (const { parameters } of classes.slice(0, mostClasses)) {
     await pace.yieldIfDue();
@@ -108,8 +112,7 @@ function whyMissing(
   relay: Relay,
   type: TypeUrl,
   selector: Selector,
-  isThere: boolean,
-  elsewhere: boolean,
+  { isThere, elsewhere }: Readonly<Record<'isThere' | 'elsewhere', boolean>>,
 ): string {
   // What waits under other names than its own is no reason for a class that would get none of them.
   const held = isThere || !isCollection(selector) ? whyHeldBack(relay, type, selector) : '';

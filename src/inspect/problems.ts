@@ -8,7 +8,6 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { formatBytes, formatSeconds } from '../observe/format.ts';
-import { rejections as reasons } from '../observe/metrics.ts';
 import { missingText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
@@ -19,6 +18,7 @@ import {
   releaseCommand,
   severities,
 } from '../observe/problems.ts';
+import { rejections as reasons } from '../observe/rejections.ts';
 import {
   classOfProblem,
   command,

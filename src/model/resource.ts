@@ -4,6 +4,10 @@ import { canonicalInBody } from './xdstp.ts';
 
 /** An encoded `google.protobuf.Any`, opaque on its way through. Interned: equal bytes are the same object. */
 export interface Payload {
+  /**
+   * In memory of their own, never a slice: that would keep the whole response that it came in, and a copy for another
+   * thread is one of all the memory that they are in.
+   */
   readonly bytes: Uint8Array;
   /** 16 hex digits of a digest of the bytes. */
   readonly hash: string;

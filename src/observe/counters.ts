@@ -11,7 +11,7 @@ const schema = z.object({
   acknowledged: z.array(z.number()),
   /** NACKs of clients. */
   rejections: z.number(),
-  /** Clients that were refused, by the reason (observe/metrics.ts). */
+  /** Clients that were refused, by the reason (observe/rejections.ts). */
   turnedAway: z.array(z.tuple([z.string(), z.number()])),
   /** Responses and files that the relay refused, by upstream and type, and why the last one was. */
   refusedUpdates: z.array(z.tuple([z.string(), z.string(), z.number(), z.string()])),

@@ -31,7 +31,26 @@ const looksAtLag = perMinute;
 const inTime = 1;
 
 /** What has happened of late. */
-export type Recent = ReturnType<ReturnType<typeof takeFigures>['recent']>;
+export interface Recent {
+  /** All but `restarts` and `lagMs` are of so many minutes. */
+  readonly minutes: number;
+  readonly acknowledged: number;
+  /** Of those, later than 1 s. */
+  readonly late: number;
+  readonly rejections: number;
+  readonly turnedAway: readonly { readonly reason: string; readonly count: number }[];
+  readonly refusedUpdates: readonly {
+    readonly upstream: string;
+    readonly type: string;
+    readonly count: number;
+    /** Of the last one: which resource, and why. */
+    readonly reason: string;
+  }[];
+  /** Of workers, within an hour. */
+  readonly restarts: number;
+  /** Of the busiest process: for how long events wait. */
+  readonly lagMs: number;
+}
 
 /** What grew between two looks. Keys are lines of words. */
 type Growth = ReadonlyMap<string, number>;
@@ -56,7 +75,7 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
     get counters() {
       return last;
     },
-    recent() {
+    recent(): Recent {
       const sums = new Map<string, number>();
       for (const growth of grown.slice(-recentMinutes * perMinute))
         for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
@@ -65,10 +84,8 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
       const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
       const sorted = lags.toSorted((a, b) => a - b);
       return {
-        /** All but `restarts` and `lagMs` are of so many minutes. */
         minutes: recentMinutes,
         acknowledged: sumOf('acknowledged'),
-        /** Of those, later than 1 s. */
         late: sumOf('late'),
         rejections: sumOf('rejections'),
         turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
@@ -76,12 +93,9 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
           upstream,
           type,
           count,
-          /** Of the last one: which resource, and why. */
           reason: reasonOf(upstream, type),
         })),
-        /** Within an hour. */
         restarts: grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
-        /** Of the busiest process: for how long events wait. */
         lagMs: sorted.length < looksAtLag ? 0 : (sorted[Math.floor(sorted.length / 2)] ?? 0),
       };
     },

@@ -79,7 +79,7 @@ export class View {
   readonly #referencesAt = new Map<number, References>();
   readonly #referencesSince = new Map<number, References>();
   readonly #removedSince = new Map<number, readonly RetainedResource[]>();
-  readonly subscribers = new Set<ViewSubscriber>();
+  readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
   /** Of the only peer that subscribes. */
@@ -96,7 +96,7 @@ export class View {
   /** The distinct (form, parameters) of the selection. */
   readonly forms: readonly Form[];
   /** Named items of which upstream has not said anything yet. */
-  readonly unresolvedNames = new Set<Item>();
+  readonly #unresolvedNames = new Set<Item>();
   /** Named items that must not be cached. */
   readonly uncached = new Set<Item>();
   readonly #unknownAgain = new Set<Item>();
@@ -167,24 +167,33 @@ export class View {
     return this.#missing;
   }
 
+  /** `join` and `quit` change it: they know who polls, and who pays. */
+  get subscribers(): ReadonlySet<ViewSubscriber> {
+    return this.#subscribers;
+  }
+
+  get unresolvedNames(): ReadonlySet<Item> {
+    return this.#unresolvedNames;
+  }
+
   /** Streams, and classes of polls: a class counts once, however many poll. */
   get subscribed(): number {
-    return this.subscribers.size - this.#polling;
+    return this.#subscribers.size - this.#polling;
   }
 
   /** `before`: the view that it comes from. What it lacked there, it has lacked since then. */
   join(subscriber: ViewSubscriber, before?: View): void {
     if (before !== undefined) this.#lacksAs(before);
-    const isFirst = this.subscribers.size === 0;
-    if (subscriber.polls === 'client' && !this.subscribers.has(subscriber)) this.#polling++;
-    this.subscribers.add(subscriber);
+    const isFirst = this.#subscribers.size === 0;
+    if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
+    this.#subscribers.add(subscriber);
     if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
   }
 
   quit(subscriber: ViewSubscriber): void {
-    if (this.subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
+    if (this.#subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
     // Only few are looked at: of many, others have nearly always a part.
-    if (this.subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.subscribers));
+    if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
   }
 
   #paidBy(payer: Payer | undefined): void {
@@ -306,7 +315,7 @@ export class View {
 
   /** Nobody subscribes to it, or needs what it showed. */
   get isUnused(): boolean {
-    return this.subscribers.size === 0 && this.anchored.size === 0 && this.#dependents.size === 0;
+    return this.#subscribers.size === 0 && this.anchored.size === 0 && this.#dependents.size === 0;
   }
 
   /** A response of it may be needed again. */
@@ -541,7 +550,7 @@ export class View {
     const item = this.#item(form, name, spelling, named);
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.#own.set(item.id, item);
-    if (named && item.last.value === 'unknown') this.unresolvedNames.add(item);
+    if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
     this.#trackUncached(item, item.last.value);
     if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
     if (spelling !== name) getOrMake(this.#respelled, name, () => []).push(item);
@@ -564,8 +573,8 @@ export class View {
     if (value === item.last.value && !hasNewError) return;
     this.#trackUncached(item, value);
     if (value !== item.last.value) this.#trackAbsence(item, value);
-    if (value !== 'unknown') this.unresolvedNames.delete(item);
-    else if (item.named) this.unresolvedNames.add(item);
+    if (value !== 'unknown') this.#unresolvedNames.delete(item);
+    else if (item.named) this.#unresolvedNames.add(item);
     if (value !== 'unknown') this.#unknownAgain.delete(item);
     else if (isVariant(item.last.value)) this.#unknownAgain.add(item);
     if (item.last.revision === commit.revision) {

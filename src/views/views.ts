@@ -83,7 +83,10 @@ function* basesFirst(affected: ReadonlyMap<View, Affected>): Iterable<readonly [
 
 /** How many of its subscribers get a change as an update: a newcomer gets a first state, and polls are not told. */
 const updatable = (view: View): number =>
-  [...view.subscribers].filter((one) => one.polls === undefined && one.positionIn(view) !== undefined).length;
+  view.subscribers
+    .values()
+    .filter((one) => one.polls === undefined && one.positionIn(view) !== undefined)
+    .reduce((count) => count + 1, 0);
 
 /** A slice of work must not hold up ACKs, health checks and new streams for longer, in milliseconds. */
 const sliceMs = 5;

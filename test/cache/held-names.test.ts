@@ -14,6 +14,7 @@ import {
 } from '../../src/model/transaction.ts';
 import { namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 const cds = type('cds');
 const eds = type('eds');
@@ -106,6 +107,21 @@ const changed = (commit: Commit, side: Side): string =>
   [...(commit.sides?.[side] ?? commit).changed.keys()].join(' ');
 
 describe('held names', () => {
+  it('the first member of a wildcard is found without a look at all names, whatever is held', () => {
+    const lookedAt = (names: number): number => {
+      const setting = new Setting();
+      setting.want('*');
+      const all = Object.fromEntries(Array.from({ length: names }, (_, at) => [`c${at}`, '1']));
+      setting.full(all);
+      setting.full({ ...all, c0: '2' });
+      expect(setting.both('c0')).to.equal('1 | 2');
+      const members = Iterator.from(setting.store.sides.released.members(cds, WILDCARD, NO_PARAMETERS));
+      const readers: unknown = Object.getPrototypeOf(new Map().keys());
+      if (typeof readers !== 'object' || readers === null) throw new Error('iterators have no prototype');
+      return workOf(readers, ['next'], () => expect(members.next().value).to.equal('c0'));
+    };
+    expect(lookedAt(1000)).to.equal(lookedAt(10));
+  });
   it('a change is for canaries first, and for the others after the release', () => {
     const setting = new Setting();
     setting.want('a');

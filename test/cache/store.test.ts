@@ -90,6 +90,23 @@ describe('store', () => {
       expect(setting.apply({ puts: [cluster('a', '1')], arrivedAt }).receivedAt).to.equal(arrivedAt);
       expect(setting.apply({ puts: [cluster('a', '2')] }).receivedAt).to.equal(arrivedAt + 400);
     });
+    it('new stamps count from before the work for them', () => {
+      const setting = use();
+      const { clock, store } = setting;
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '1')] });
+      const started = clock.monotonic();
+      const move = {
+        holder: namedHolder,
+        name: resourceName('a'),
+        from: UNCONSTRAINED,
+        get to() {
+          clock.advance(100);
+          return prod;
+        },
+      };
+      expect(store.restamp({ type: cds, moves: [move], unresolved: [] }).receivedAt).to.equal(started);
+    });
     it('is one revision, and says which names and constraints it changed', () => {
       const setting = use();
       const { store } = setting;

@@ -12,8 +12,8 @@ import { problemsOf } from '../../src/inspect/problems.ts';
 import type { CertificateState } from '../../src/observe/certificates.ts';
 import type { Recent } from '../../src/observe/figures.ts';
 import { createLog, type Log } from '../../src/observe/log.ts';
-import { rejections } from '../../src/observe/metrics.ts';
 import { problemKinds, readyText, sentence, worstOf } from '../../src/observe/problems.ts';
+import { rejections } from '../../src/observe/rejections.ts';
 import { root } from '../e2e/support/paths.ts';
 import { NO_PAGE, sampleStatus } from '../support/inspector.ts';
 

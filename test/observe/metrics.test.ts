@@ -14,6 +14,26 @@ function samples(text: string, name: string): string[] {
 }
 
 describe('metrics', () => {
+  it('show what this process knows as it is after the others have answered', async () => {
+    const metrics = new Metrics();
+    const followed = metrics.certificates.follow({ listener: 'xds' }, 'xds.crt', 'certificate');
+    followed.expiresAt = 1_600_000_000_000;
+    let connections = 1;
+    metrics.sampleFrom(() => ({ downstream_connections: [[connections]] }));
+    metrics.relay('1.2.3', async () => {
+      await Promise.resolve();
+      followed.expiresAt = 1_700_000_000_000;
+      connections = 2;
+      return {};
+    });
+    const text = await metrics.text();
+    expect(samples(text, 'distributary_certificate_expiry_timestamp_seconds')).to.deep.equal([
+      'distributary_certificate_expiry_timestamp_seconds{listener="xds"} 1700000000',
+    ]);
+    expect(samples(text, 'distributary_downstream_connections')).to.deep.equal([
+      'distributary_downstream_connections 2',
+    ]);
+  });
   it('have every name of the contract, with its labels', async () => {
     const metrics = new Metrics();
     metrics.count.requests(cds, 'ack').inc();

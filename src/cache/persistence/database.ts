@@ -145,7 +145,7 @@ export class Database {
       if (contentDigest(bytes) !== digest) throw corrupt('a content does not fit its checksum');
       payloads.push({ digest, bytes });
       size += bytes.length;
-      if (size < partBytes) continue;
+      if (payloads.length < partRows && size < partBytes) continue;
       yield { rows, payloads };
       rows = [];
       payloads = [];

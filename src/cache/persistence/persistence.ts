@@ -41,8 +41,12 @@ export interface PersistenceOptions {
   readonly failed: (kind: DiskError['kind'] | 'slow') => void;
 }
 
-/** What is on disk beside the cache. */
-const NOTHING = { changes: [], lastRevision: 0, sessions: {} };
+/** What is on disk beside the cache: what was recorded, and what `sessions` gave at the last write. */
+interface RestoredBeside extends RecordedChanges {
+  readonly sessions: Readonly<Record<string, string>>;
+}
+
+const NOTHING: RestoredBeside = { changes: [], lastRevision: 0, sessions: {} };
 
 export interface Loaded {
   readonly restored: Restored;
@@ -79,8 +83,7 @@ export class Persistence {
   #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
   /** How often in a row something failed. */
   #failures = 0;
-  /** What was recorded before, and what `sessions` gave at the last write; after `load`. */
-  before: RecordedChanges & { readonly sessions: Readonly<Record<string, string>> } = NOTHING;
+  #restored = NOTHING;
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
   /** A change that another process has recorded may have this revision. */
@@ -142,6 +145,11 @@ export class Persistence {
     if (!loaded.ok) this.#reportFailure(loaded.error);
     this.#startOver();
     return undefined;
+  }
+
+  /** After `load`. */
+  get restored(): RestoredBeside {
+    return this.#restored;
   }
 
   /** From now on what changes in the store, and what is recorded of it, is written. */
@@ -332,7 +340,7 @@ export class Persistence {
     if (!decoded.ok) return fail({ kind: 'corrupt', message: decoded.error });
     const restored = decoded.value;
     const { sessions, revision } = state;
-    this.before = { changes: restored.changes, lastRevision: revision, sessions };
+    this.#restored = { changes: restored.changes, lastRevision: revision, sessions };
     this.#payloads.loaded(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
@@ -358,7 +366,7 @@ export class Persistence {
 
   /** Somebody may have been told of the next ones before they are on disk: who is killed leaves them out. */
   #lastRevision(): number {
-    const own = this.#history?.lastRevision ?? this.before.lastRevision;
+    const own = this.#history?.lastRevision ?? this.#restored.lastRevision;
     const last = Math.max(own, this.#floor);
     return this.#phase.kind === 'detached' ? last : last + reserved;
   }

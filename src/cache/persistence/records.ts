@@ -17,7 +17,6 @@ export interface Row {
 export interface StoredPayload {
   /** `contentDigest` of the bytes: what the payload is called on disk, checked when it is read. */
   readonly digest: string;
-  /** In memory of their own: a copy for another thread is one of all the memory that they are in. */
   readonly bytes: Uint8Array;
 }
 

@@ -108,8 +108,7 @@ export class AdsConnection {
   readonly options: AdsUpstreamOptions;
   readonly sink: UpstreamSink;
   readonly conditions: Conditions;
-  /** The header x-distributary-via of its streams. */
-  readonly via: AnnouncedVia;
+  readonly #via: AnnouncedVia;
   readonly #transport: Transport;
   readonly #failover: Failover;
   #users: () => Iterable<ConnectionUser> = () => [];
@@ -135,7 +134,7 @@ export class AdsConnection {
     this.options = options;
     this.sink = sink;
     this.conditions = new Conditions(options.log);
-    this.via = new AnnouncedVia(options.via, options.clock);
+    this.#via = new AnnouncedVia(options.via, options.clock);
     this.#transport =
       options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
     this.#failover = new Failover(
@@ -149,6 +148,11 @@ export class AdsConnection {
     return this.#state.kind === 'up' ? this.#state : undefined;
   }
 
+  /** The header x-distributary-via of a stream that is opened now. */
+  via(): string {
+    return this.#via.text();
+  }
+
   state(sessions: number): UpstreamState {
     return {
       kind: 'ads',
@@ -159,7 +163,7 @@ export class AdsConnection {
       sessions,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
-      warning: this.via.warning,
+      warning: this.#via.warning,
       refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
     };
   }
@@ -195,7 +199,7 @@ export class AdsConnection {
 
   /** A response that can be read has arrived on a stream with this header. */
   answered(stream: ConnectedStream, via: string): void {
-    this.via.answered(via);
+    this.#via.answered(via);
     if (stream.refusal !== undefined) {
       if (this.#lastError === stream.refusal) this.#lastError = '';
       this.closed(stream);
@@ -217,7 +221,7 @@ export class AdsConnection {
    * up only if no other stream on it works or may still work. True: it is given up.
    */
   unanswered(stream: ConnectedStream, reason: string, via: string, code?: Code): boolean {
-    this.via.unanswered(via, code);
+    this.#via.unanswered(via, code);
     if (this.#state.kind !== 'up') return false;
     this.#mayStillAnswer.delete(stream);
     this.#endedUnanswered.add(stream);

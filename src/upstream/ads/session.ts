@@ -265,15 +265,17 @@ class AdsStream implements ConnectedStream {
 
   constructor(session: Session, id: StreamId, stamp: Stamp) {
     const { options } = session.connection;
-    const { backoff, random, entriesPerTurn = defaultEntriesPerTurn } = options;
+    const { backoff, random, protocol, maxConstraintDepth, resourceTimeoutMs } = options;
     this.#session = session;
     this.#connection = session.connection;
     this.#id = id;
     const maxMs = isIsolated(id) ? Math.max(backoff.maxMs, isolatedMaxBackoffMs) : backoff.maxMs;
     this.#backoff = new Backoff(backoff.initialMs, maxMs, random);
     this.machine = new StreamMachine({
-      ...options,
-      entriesPerTurn,
+      protocol,
+      maxConstraintDepth,
+      resourceTimeoutMs,
+      entriesPerTurn: options.entriesPerTurn ?? defaultEntriesPerTurn,
       holders: session.holders,
       locators: options.variants === 'NATIVE',
       stamp,
@@ -365,7 +367,7 @@ class AdsStream implements ConnectedStream {
 
   /** gRPC metadata is sent only when a stream opens. To announce more relays, a new stream is needed. Rare. */
   reannounce(): boolean {
-    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via.text())) return false;
+    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via())) return false;
     this.#reopen();
     return true;
   }
@@ -400,7 +402,7 @@ class AdsStream implements ConnectedStream {
     this.#connection.opening(this);
     this.#opened = true;
     const { channel, endpoint } = connected;
-    const via = this.#connection.via.text();
+    const via = this.#connection.via();
     const open: OpenStream = {
       via,
       since: options.clock.monotonic(),

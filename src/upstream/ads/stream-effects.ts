@@ -55,11 +55,7 @@ export interface MachineOptions {
 /** One stream as its types see it: what is to be done about them, in order, and the timers that run. */
 export class StreamEffects {
   readonly options: MachineOptions;
-  /**
-   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
-   * does not exist.
-   */
-  controlPlaneResponded = false;
+  #responded = false;
   /** Types were on this stream that are not known here any more: for upstream an empty request may not be their first. */
   hasForgotten = false;
   #effects: ProtocolEffect[] = [];
@@ -72,16 +68,24 @@ export class StreamEffects {
     this.options = options;
   }
 
+  /**
+   * A response has come on this stream, or on another one of the session. From then on, silence means that a name
+   * does not exist.
+   */
+  get controlPlaneResponded(): boolean {
+    return this.#responded;
+  }
+
   /** The first one, or another; or another stream of the session has had one: the control plane works and accepts this node. */
   responded(): void {
-    this.controlPlaneResponded = true;
+    this.#responded = true;
     for (const [timer, milliseconds] of this.#inSilence) this.add({ kind: 'timer', timer, milliseconds });
     this.#inSilence.clear();
   }
 
   /** A new stream is open. */
   startOver(): void {
-    this.controlPlaneResponded = false;
+    this.#responded = false;
     this.hasForgotten = false;
     this.forgetTimers();
   }
@@ -107,7 +111,7 @@ export class StreamEffects {
   /** The control plane has said nothing yet: once it does, the timer starts anew. */
   armInSilence(timer: string, milliseconds: number, run: () => void): void {
     this.arm(timer, milliseconds, run);
-    if (!this.controlPlaneResponded) this.#inSilence.set(timer, milliseconds);
+    if (!this.#responded) this.#inSilence.set(timer, milliseconds);
   }
 
   cancel(timer: string): void {

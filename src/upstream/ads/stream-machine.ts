@@ -11,11 +11,12 @@ import { SotwType } from './sotw-type.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type MachineOptions, mostAwaited, StreamEffects } from './stream-effects.ts';
 import type { SubscribedType } from './subscribed-type.ts';
-import { manyTypes } from './suspicion.ts';
 import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /** So many types that were never subscribed are refused on one stream; others are ignored. */
 const maxUnsolicited = 100;
+/** With so many types, those that are not used any more are forgotten. */
+const manyTypes = 256;
 
 /**
  * One stream to a control plane, as a machine without I/O and clock: what happens to it are its methods, and `ready` says

@@ -21,7 +21,7 @@ class StreamHistory {
 }
 
 /** With so many types, those that are not used any more are forgotten. */
-export const manyTypes = 256;
+const manyTypes = 256;
 /** For each session, of known and of unknown types: a client that invents types must not open more. */
 const maxIsolatedStreams = 8;
 /** A type with a response is harmless after this time; one without, after `stableAfterMs`. Milliseconds. */

@@ -59,6 +59,28 @@ describe('a directory that cannot be written to', () => {
   });
 });
 
+describe('what is on disk', () => {
+  it('is read in parts of at most 1,000 rows and 1,000 contents, however small they are', async () => {
+    const directory = temporary();
+    try {
+      const cache = await Cache.open({ directory: directory.path });
+      cache.store.addInterest(interest('cds'));
+      const resources = Object.fromEntries(Array.from({ length: 2500 }, (_, at) => [`c${at}`, `${at}`]));
+      cache.store.apply(says('cds', { resources, resolved: [interest('cds')] }));
+      await cache.close();
+      const server = new DiskServer(directory.path);
+      expect(server.answer({ operation: 'open', args: [[]] }).ok).to.equal(true);
+      const parts = partsOf(server);
+      server.answer({ operation: 'close', args: [] });
+      const count = (of: 'rows' | 'payloads') => parts.map((part) => part[of].length);
+      expect(count('payloads').reduce((sum, some) => sum + some)).to.equal(2500);
+      expect(Math.max(...count('rows'), ...count('payloads'))).to.be.at.most(1000);
+    } finally {
+      directory.remove();
+    }
+  });
+});
+
 describe('a directory that another process has', () => {
   let directory: ReturnType<typeof temporary>;
   let first: DiskServer;

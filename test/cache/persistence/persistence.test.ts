@@ -636,12 +636,12 @@ describe('persistence', () => {
     const copy = temporary();
     cpSync(directory.path, copy.path, { recursive: true });
     const killed = await Cache.open({ directory: copy.path });
-    expect(killed.persistence.before.lastRevision).to.equal(1040);
+    expect(killed.persistence.restored.lastRevision).to.equal(1040);
     await killed.close();
     copy.remove();
     await first.close();
     const stopped = await open();
-    expect(stopped.persistence.before.lastRevision).to.equal(40);
+    expect(stopped.persistence.restored.lastRevision).to.equal(40);
     await stopped.close();
   });
 
