@@ -452,7 +452,7 @@ const whole = (bytes: Buffer, places: readonly Place[]): Buffer =>
   joined(places.map(([begin, , end]) => bytes.subarray(begin, end)));
 
 /** One part as it is. */
-export function joined<Part extends Uint8Array>(parts: readonly Part[]): Part | Buffer {
+function joined(parts: readonly Buffer[]): Buffer {
   const [only] = parts;
   return parts.length === 1 && only !== undefined ? only : Buffer.concat(parts);
 }
