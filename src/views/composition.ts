@@ -1,7 +1,6 @@
 import { resourceName, type Serial, serial } from '../model/brand.ts';
-import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
+import { isVariant, type StoredResourceError } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
-import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
 import { UNKNOWN_STATUS } from '../wire/between-relays.ts';
@@ -38,8 +37,6 @@ export interface CompositionInput {
   readonly outstanding: () => ReadonlyMap<string, RetainedResource>;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
-  /** What it was last sent of an item. */
-  readonly lastSent: (id: string) => Value | undefined;
   /** What earlier responses deferred; it goes now unless it is deferred again. */
   readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
@@ -107,7 +104,7 @@ function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, r
   // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
   if (input.deferredRemovals?.has(item.id) === true) return;
   if (isVariant(lastSent)) {
-    if (content.waits({ item, variant: lastSent })) content.defer(item, lastSent);
+    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent);
     else content.remove(item, lastSent);
     return;
   }
@@ -120,7 +117,7 @@ function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, r
 
 /** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
 function addDeferred(content: ResponseContent): void {
-  const { view, deferredRemovals } = content.input;
+  const { view, defers, deferredRemovals } = content.input;
   if (deferredRemovals === undefined) return;
   const coverage = new Coverage(view);
   for (const [id, entry] of deferredRemovals) {
@@ -128,13 +125,12 @@ function addDeferred(content: ResponseContent): void {
     // It has come back.
     if (isVariant(now)) continue;
     const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
-    if (isUnknown || content.waits(entry)) content.keep(id, entry);
+    if (isUnknown || defers(entry)) content.keep(id, entry);
     else content.remove(entry.item, entry.variant);
   }
 }
 
 const none: ReadonlyMap<string, RetainedResource> = new Map();
-const noConstraints: ReadonlySet<Constraints> = new Set();
 
 /**
  * The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). `lastSerial`: the
@@ -280,8 +276,6 @@ class ResponseContent {
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
-  /** By spelling: the constraints of what the client has for parameter sets for which nothing is known. */
-  readonly #unsure = new Map<string, ReadonlySet<Constraints>>();
   /** The errors of locators in it, by `constrainedKey`. */
   readonly #errors = new Set<string>();
   /** Spellings of locators whose errors are in it for all parameter sets. */
@@ -364,34 +358,6 @@ class ResponseContent {
     return this.deferred.size > 0 ? this.deferred : undefined;
   }
 
-  /**
-   * Delta: whether a removal is deferred. So it is, too, where a locator client would be left with another variant for these
-   * parameters, which it has for others, and for those it is not known any more: it may be gone (protocol §5.10).
-   */
-  waits(removed: RetainedResource): boolean {
-    const { parameters } = removed.item;
-    return (
-      this.input.defers(removed) || this.#hasUnsure(removed, (constraints) => constraints.matches(parameters))
-    );
-  }
-
-  /** Whether the client has such a variant for other parameters, for which nothing is known of the name. */
-  #hasUnsure({ item, variant }: RetainedResource, such: (constraints: Constraints) => boolean): boolean {
-    return this.#unsureOf(item).some(such) && this.input.view.admits(variant, item.parameters);
-  }
-
-  #unsureOf(item: Item): IteratorObject<Constraints> {
-    const { view, lastSent } = this.input;
-    const { locator, spelling, name } = item;
-    // Nearly always.
-    if (!this.#others.anyOther(item, 'unknown')) return noConstraints.values();
-    return getOrMake(this.#unsure, spelling, () => {
-      const unknown = view.spelled(locator, spelling, name).filter(({ last }) => last.value === 'unknown');
-      const held = unknown.map(({ id }) => lastSent(id)).filter(isVariant);
-      return new Set(held.map(({ constraints }) => constraints));
-    }).values();
-  }
-
   /** The client keeps this resource for now, and gets its errors with its removal. */
   defer(item: Item, variant: Variant): void {
     this.#newlyDeferred.add(item.id);
@@ -426,8 +392,6 @@ class ResponseContent {
     this.#postponed.push(() => {
       // By another parameter set, its name or an alias.
       if (this.#others.anyShows(item, before, exactly)) return;
-      // Another one has it, and nothing is known for that: unknown is not absent (protocol §3.9).
-      if (this.#hasUnsure({ item, variant: before }, ({ key }) => key === before.constraints.key)) return;
       this.#write(nameOf(item, before), constrained ? before.constraints : undefined);
     });
   }

@@ -676,7 +676,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         return isRejected;
       },
       outstanding: () => this.responses.outstandingAdditions(),
-      lastSent: (id) => this.#lastSent(id),
       defers,
       deferredRemovals: this.#deferred,
       firstResponseDue: this.#mustSendEmpty(),

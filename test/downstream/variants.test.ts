@@ -1,11 +1,9 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Put } from '../../src/model/transaction.ts';
-import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import type { ParameterRule } from '../../src/security/derive-parameters.ts';
 import {
   type DeltaClient,
@@ -339,91 +337,6 @@ describe('variants (protocol §5, TP2)', () => {
         const there = isFilled ? [`+${member} {env == "prod"} p`] : [];
         expect(client.received().flatMap(told)).to.deep.equal([...there, `-${glob} {}`]);
       }
-    });
-    describe('a variant is gone, and for one parameter set something else may be on its way', () => {
-      const versioned = compiled(exists('version'));
-      const inProd2: [string, Record<string, string>] = ['x', { env: 'prod', version: 'v2' }];
-      const in2: [string, Record<string, string>] = ['x', { version: 'v2' }];
-      const asks = ({ upstream }: InMemoryRelay, forProd: boolean) =>
-        [...upstream.interests].filter(({ parameters }) => parameters.key.includes('prod') === forProd);
-
-      /** The client has `first` for its first set. For the second one, which is not answered, it has `lost` from the cache. */
-      function start(first: Constraints, lost: Constraints, access: () => Access = () => ALLOW_ALL) {
-        const relay = new InMemoryRelay({ access });
-        const client = locating(relay, inProd2);
-        says(relay, [variant('x', 'p', first)]);
-        says(relay, [variant('x', 'v', lost)]);
-        client.send('eds', { resourceLocatorsSubscribe: [locator(...in2)] });
-        client.received();
-        const tells = (
-          puts: readonly Put[],
-          removals: readonly ReturnType<typeof removal>[],
-          resolved = asks(relay, true),
-        ): readonly string[] => {
-          const unanswered = asks(relay, false).filter((one) => !resolved.includes(one));
-          relay.says({ type: eds, holder: namedHolder, puts, removals, resolved, unanswered });
-          return client.received().flatMap(told).toSorted();
-        };
-        return { relay, client, tells };
-      }
-
-      it('§5.10 the removal of another variant waits: this one would take its place', () => {
-        const { relay, tells } = start(prod, versioned);
-        expect(tells([], [removal('x', versioned)]), 'unknown is not absent').to.deep.equal([]);
-        expect(tells([], [removal('x', prod)])).to.deep.equal([]);
-        expect(tells([], [], [...relay.upstream.interests])).to.deep.equal([
-          '-x {env == "prod"}',
-          '-x {exists(version)}',
-        ]);
-      });
-      it('§5.10 so it does if both go at once', () => {
-        const { relay, tells } = start(prod, versioned);
-        expect(tells([], [removal('x', versioned), removal('x', prod)])).to.deep.equal([]);
-        const all = [...relay.upstream.interests];
-        expect(tells([variant('x', 'w', compiled(not(exists('env'))))], [], all)).to.deep.equal([
-          '+x {not exists(env)} w',
-          '-x {env == "prod"}',
-          '-x {exists(version)}',
-        ]);
-      });
-      it('§5.10 it is sent at once where the other variant does not match', () => {
-        const { tells } = start(prod, compiled(not(exists('env'))));
-        tells([], [removal('x', compiled(not(exists('env'))))]);
-        expect(tells([], [removal('x', prod)])).to.deep.equal(['-x {env == "prod"}']);
-      });
-      it('§5.10 it is sent at once if the client may not see it any more', () => {
-        let access: Access = ALLOW_ALL;
-        const { relay, client, tells } = start(prod, versioned, () => access);
-        tells([], [removal('x', versioned)]);
-        access = {
-          key: 'not prod',
-          unrestricted: false,
-          side: 'released',
-          allows: () => true,
-          deniesEverything: () => false,
-          admits: ({ constraints }) => constraints !== prod,
-        };
-        relay.relay.server.reidentify();
-        while (relay.relay.server.isMoving) relay.clock.turn();
-        expect(client.received().flatMap(told)).to.deep.equal(['-x {env == "prod"}']);
-      });
-      it('§5.10 it is sent as soon as nobody asks for the other one any more', () => {
-        const { client, tells } = start(prod, versioned);
-        tells([], [removal('x', versioned)]);
-        tells([], [removal('x', prod)]);
-        client.send('eds', { resourceLocatorsUnsubscribe: [locator(...in2)] });
-        expect(client.received().flatMap(told).toSorted()).to.deep.equal([
-          '-x {env == "prod"}',
-          '-x {exists(version)}',
-        ]);
-      });
-      it('§3.9 a swap for another parameter set does not take it away', () => {
-        const { relay, tells } = start(versioned, versioned);
-        expect(tells([variant('x', 'w', prod)], [removal('x', versioned)])).to.deep.equal([
-          '+x {env == "prod"} w',
-        ]);
-        expect(tells([], [], [...relay.upstream.interests])).to.deep.equal(['-x {exists(version)}']);
-      });
     });
     it('a deleted variant is removed by its constraints, never by its bare name', () => {
       const relay = new InMemoryRelay();
