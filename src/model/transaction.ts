@@ -108,8 +108,11 @@ export interface Transaction {
    * removal in it does not make the name absent for them.
    */
   readonly unanswered: readonly Interest[];
-  /** SotW of types whose absence means nothing: the last received match wins (protocol §5, Ambiguity). */
-  readonly cannotDelete: boolean;
+  /**
+   * The last received match wins (protocol §5, Ambiguity): for all names, in SotW of types whose absence means nothing; or
+   * for these, of which a full state lacks a variant that stays.
+   */
+  readonly cannotDelete: boolean | ReadonlySet<ResourceName>;
   /** The relay itself removes what nobody subscribes to. Upstream has not said that it does not exist. */
   readonly unwanted: boolean;
   /** When the response arrived, by `Clock.monotonic()`; undefined: no response is behind it. For delays and traces. */

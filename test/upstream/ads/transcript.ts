@@ -259,7 +259,9 @@ function formatTransaction(transaction: Transaction): string {
   for (const { name, constraints } of transaction.heartbeats) words.push(`~${name}${formatted(constraints)}`);
   for (const { name, code } of transaction.resourceErrors) words.push(`!${name}:${code}`);
   if (transaction.complete) words.push('complete');
-  if (transaction.cannotDelete) words.push('partial');
+  const { cannotDelete } = transaction;
+  if (cannotDelete === true) words.push('partial');
+  else if (cannotDelete !== false) words.push(...list('partial ', [...cannotDelete]));
   words.push(
     ...list(
       'settled ',
