@@ -2,9 +2,9 @@ import { Metrics } from '../../src/observe/metrics.ts';
 import { code, heading, table } from './markdown.ts';
 
 const about = `\`GET /metrics\` on the admin listener, and on the \`metrics\` listener, in the text format of Prometheus.
-The label \`type\` is a short name such as \`cds\`. Types that are not known are named by their URL: 32 of them, of which
-at most 8 are types of which no upstream has a resource. The rest are \`other\`, and in \`distributary_acknowledged_seconds\`
-all of them. Labels never hold names of resources or nodes. [Operations](../operations.md#metrics-and-alerts) says what the
+The label \`type\` is a short name such as \`cds\`. Types that are not known are named by their URL: 32 of them in
+each process, of which at most 8 are types of which no upstream has a resource. The rest are \`other\`, and in
+\`distributary_acknowledged_seconds\` all of them. Labels never hold names of resources or nodes. [Operations](../operations.md#metrics-and-alerts) says what the
 metrics tell you, and which of them have alerts.`;
 
 /** docs/reference/metrics.md: every metric of a registry that has them all. */

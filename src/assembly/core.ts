@@ -30,6 +30,7 @@ import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { logGrpc } from '../upstream/ads/grpc-channel.ts';
+import { extensionShare } from '../upstream/ads/subscribed-type.ts';
 import { claims } from '../upstream/claims.ts';
 import { Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
@@ -501,7 +502,11 @@ const fetchGraceMs = 250;
 
 /** After that long no upstream answers any more what it does not know (protocol §3.9). */
 function fetchMilliseconds({ upstreams }: Config): number {
-  const waits = upstreams.map((one) => (one.kind === 'ads' ? one.resourceTimeoutMs + fetchGraceMs : 0));
+  const waits = upstreams.map((one) => {
+    if (one.kind !== 'ads') return 0;
+    const extension = one.protocol === 'SOTW' ? one.resourceTimeoutMs / extensionShare : 0;
+    return one.resourceTimeoutMs + extension + fetchGraceMs;
+  });
   return Math.max(leastFetchMs, ...waits);
 }
 

@@ -7,7 +7,10 @@ import { restrict } from '../upstream/ads/stamp.ts';
 import { claims } from '../upstream/claims.ts';
 import type { Account } from '../wire/accounts.ts';
 
-/** A stream and a peer may use at least so many parameter sets: a small limit has no smaller one below it. */
+/**
+ * A stream and a peer may use at least so many parameter sets: a small limit has no smaller one below it. With workers a
+ * peer has no more than that over all of them, as it could take all sessions otherwise.
+ */
 const leastOf = { stream: 8, peer: 16 };
 
 type Sets = ReadonlySet<ParametersKey>;
@@ -99,8 +102,7 @@ export class SessionShares implements SessionLimits {
     const { limits, workers } = this.#config;
     const max = limits.maxUpstreamSessions;
     const ofStream = Math.min(max, Math.max(leastOf.stream, Math.floor(max / 4)));
-    // Clients are spread over the workers, and each worker counts its own.
-    const ofPeer = Math.min(max, Math.max(leastOf.peer, Math.floor(max / 2 / Math.max(1, workers))));
+    const ofPeer = mostOfPeer(max, workers);
     if (now.size > ofStream) {
       return `a stream that uses ${now.size} parameter sets: at most ${ofStream} are accepted, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
     }
@@ -110,7 +112,7 @@ export class SessionShares implements SessionLimits {
       (counts?.size ?? 0) - left.length + [...now].filter((set) => counts?.has(set) !== true).length;
     // If a peer may use all sessions, the upstream itself refuses what is too much.
     if (total <= ofPeer || ofPeer === max || now.isSubsetOf(before)) return undefined;
-    return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
+    return `${account.key} uses ${total} parameter sets: at most ${ofPeer} are accepted of one peer${workers > 1 ? ` in each of ${workers} workers` : ''}, as each takes one of ${max} upstream sessions (limits.max_upstream_sessions). ${advice}`;
   }
 
   #replace(owner: object, account: Account, now: Sets): void {
@@ -122,6 +124,13 @@ export class SessionShares implements SessionLimits {
     for (const set of before) countIn(counts, set, -1);
     if (counts.size === 0) this.#peers.delete(account);
   }
+}
+
+/** Clients are spread over the workers, and each worker counts its own. */
+function mostOfPeer(max: number, workers: number): number {
+  if (max <= leastOf.peer) return max;
+  const ofAll = Math.max(leastOf.peer, Math.floor(max / 2));
+  return Math.max(1, Math.floor(ofAll / Math.max(1, workers)));
 }
 
 const advice =

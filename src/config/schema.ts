@@ -255,7 +255,7 @@ const limits = z
     max_response_bytes: count().default(67_108_864).describe('The largest response accepted from a control plane, or sent to a client: over REST its JSON'),
     subscription_changes_per_second: count().default(100).describe('Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription. Of a peer as many changes of what it polls, and of the node of load reports'),
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
-    max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, or 8, one peer half of them, or 16. They share one connection: what is before the control plane has to allow two streams for each, and one more for load reports'),
+    max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, or 8, one peer half of them, or 16, which workers divide. They share one connection: what is before the control plane has to allow two streams for each, and one more for load reports'),
     stalled_timeout: positiveDuration().prefault('60s').describe('A client is disconnected if it reads nothing for this long, or takes longer to finish a message'),
     first_request_timeout: positiveDuration().prefault('10s').describe("A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count"),
     max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),

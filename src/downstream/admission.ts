@@ -287,23 +287,19 @@ export function unavailable(
 /**
  * A control plane that decides by node gets no more sessions than limits.max_upstream_sessions. Silence would look like
  * resources that do not exist, so the stream fails before it says anything. A refused locator gets a resource error
- * instead, but where nothing else is asked for and nothing was sent. Relays hand that error on.
+ * instead: the next request may ask for what can be served, of this type or another.
  */
 export function refusedUpstream(
   types: readonly AskedType[],
   services: Pick<DownstreamServices, 'refusal'>,
-  client: Pick<ClientContext, 'relay'> | undefined,
 ): Refusal | undefined {
-  let isServed = client?.relay === true || types.some(({ subscription }) => subscription?.responded === true);
-  let refused: string | undefined;
   for (const { info, selection } of types) {
     for (const { locator, selector, parameters } of selection.entries.values()) {
-      if (locator && isServed) continue;
+      if (locator) continue;
       const message = services.refusal({ type: info.url, selector, parameters });
-      if (message === undefined) isServed = true;
-      else if (!locator) return exhausted('upstream_sessions', message);
-      else refused = message;
+      if (message === undefined) continue;
+      return exhausted('upstream_sessions', message);
     }
   }
-  return isServed || refused === undefined ? undefined : exhausted('upstream_sessions', refused);
+  return undefined;
 }

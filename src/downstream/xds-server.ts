@@ -399,7 +399,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Ends a stream that subscribes to what its upstream refuses. */
   failIfRefused(): void {
-    this.failFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services, this.#client));
+    this.failFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
   }
 
   /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */

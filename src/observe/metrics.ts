@@ -405,7 +405,8 @@ export function typeLabels(isServed: (type: TypeUrl) => boolean): (type: TypeUrl
   };
   return (type) => {
     const { short } = typeInfo(type);
-    if (short !== type) return short;
+    // What a worker tells of its other types takes no place here.
+    if (short !== type || type === OTHER_TYPES) return short;
     if (!unknown.has(type) && !hasPlace(type)) return OTHER_TYPES;
     unknown.add(type);
     return printable(short);

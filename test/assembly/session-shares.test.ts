@@ -144,7 +144,29 @@ describe('shares of the upstream sessions', () => {
   it('each worker counts for itself: a peer has its part of the half in each', () => {
     const all = shares({ sessions: 160, workers: 4 });
     expect(all.of(at('10.0.0.1')).take(withEnvs(range('a', 20)))).to.equal(undefined);
-    expect(all.of(at('10.0.0.1')).take(withEnvs(['b']))).to.include('at most 20');
+    expect(all.of(at('10.0.0.1')).take(withEnvs(['b']))).to.include(
+      'at most 20 are accepted of one peer in each of 4 workers',
+    );
+  });
+
+  it('all workers together give a peer no more than half, or sixteen, and each one at least one', () => {
+    for (const [sessions, workers, each] of [
+      [17, 2, 8],
+      [32, 2, 8],
+      [100, 8, 6],
+      [100, 64, 1],
+      [1000, 64, 7],
+    ] as const) {
+      const worker = shares({ sessions, workers });
+      const takes = (env: string): string | undefined => worker.of(at('10.0.0.1')).take(withEnvs([env]));
+      const refused = range('e', each + 1).map(takes);
+      const name = `${sessions} sessions, ${workers} workers`;
+      expect(refused.slice(0, each), name).to.deep.equal(Array(each).fill(undefined));
+      expect(refused.at(-1), name).to.include(`at most ${each} are accepted`);
+    }
+    const few = shares({ sessions: 16, workers: 8 });
+    for (const half of ['a', 'b'])
+      expect(few.of(at('10.0.0.1')).take(withEnvs(range(half, 8))), 'the limit itself').to.equal(undefined);
   });
 
   it('what makes no session of its own does not count', () => {

@@ -9,6 +9,7 @@ import {
 import { ADS_SERVICE, knownTypes } from '../../src/model/types.ts';
 import { nameOf } from '../support/in-memory-relay.ts';
 import { ControlPlane } from '../upstream/ads/control-plane.ts';
+import { typeOf } from '../upstream/ads/responses.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
@@ -114,6 +115,30 @@ describe('the unary Fetch over gRPC', function () {
       const paths = [endpointsPath, '/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters'];
       const asked = paths.map((path) => call(other, path, { node, resource_names: ['silence'] }));
       for (const { resources } of await Promise.all(asked)) expect(resources).to.deep.equal([]);
+    } finally {
+      other.close();
+      await silent.stop();
+      plane.kill();
+    }
+  });
+
+  it('§7.5 over SotW, where a name is absent a fifteenth of resource_timeout later, it is waited for', async () => {
+    const plane = await new ControlPlane().listen();
+    plane.answer = (stream, { typeUrl: type, responseNonce }) => {
+      if (type === typeOf('eds') && responseNonce === '') stream.send(typeOf('eds'), '1', 'shop:it@1');
+    };
+    const silent = await RelayProcess.start({
+      // A fifteenth of it is more than the quarter of a second.
+      upstreams: [upstream(`127.0.0.1:${plane.port}`, 'SOTW', { resource_timeout: '4s' })],
+    });
+    const other = new Client(silent.xds, credentials.createInsecure());
+    try {
+      const path = '/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters';
+      const [endpoints, clusters] = await Promise.all([
+        call(other, endpointsPath, { node, resource_names: ['shop'] }),
+        call(other, path, { node, resource_names: ['silence'] }),
+      ]);
+      expect([endpoints.resources.length, clusters.resources.length]).to.deep.equal([1, 0]);
     } finally {
       other.close();
       await silent.stop();

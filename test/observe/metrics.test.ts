@@ -191,6 +191,12 @@ describe('metrics', () => {
     expect(labels()).to.deep.equal([other(0), other(8), 'other']);
   });
 
+  it('take what is already called `other` for no type, so it leaves all places to types', () => {
+    const metrics = new Metrics(() => false);
+    const labels = [typeUrl('other'), ...[0, 1, 2, 3, 4, 5, 6, 7].map(other)].map(metrics.typeLabel);
+    expect(labels).to.deep.equal(['other', ...[0, 1, 2, 3, 4, 5, 6, 7].map(other)]);
+  });
+
   it('tell no type apart whose URL is longer than a label should be', async () => {
     const metrics = new Metrics();
     metrics.count.requests(typeUrl(`type.googleapis.com/${'x'.repeat(100_000)}`), 'subscribe').inc();

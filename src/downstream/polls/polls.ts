@@ -510,8 +510,7 @@ class PollClass {
     const { info } = this.poll;
     const { selection, allUnknown } = this.#subscription;
     const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
-    const refusal =
-      unavailable(types, this.#services) ?? refusedUpstream(types, this.#services, this.poll.client);
+    const refusal = unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
     return refusal && refused(refusal);
   }
 }

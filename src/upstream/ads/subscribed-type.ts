@@ -37,10 +37,10 @@ import {
 const quietPeriodMs = 300;
 const longestQuietWaitMs = 3000;
 /**
- * A fifteenth of resource_timeout is added where the upstream may be a relay that does not know yet: 16 s instead of
- * 15 s. The relay above waits 15 s for its own control plane, and its answer must arrive first.
+ * A fifteenth of resource_timeout is added in SotW, where the upstream may be a relay that does not know yet: 16 s instead
+ * of 15 s. The relay above waits 15 s for its own control plane, and its answer must arrive first.
  */
-const extensionShare = 15;
+export const extensionShare = 15;
 /**
  * `extend`: the timeout is a little longer. `silent`: the control plane has said nothing at all, so its time begins
  * when it does.

@@ -8,7 +8,13 @@ import {
   ResourceSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { ADS_SERVICE, typeByName } from '../../../src/model/types.ts';
-import { type IncomingResponse, readResponse } from '../../../src/wire/response-reader.ts';
+import { MessageReader } from '../../../src/protobuf/message-reader.ts';
+import {
+  type ByteRanges,
+  type IncomingResponse,
+  readError,
+  readResponse,
+} from '../../../src/wire/response-reader.ts';
 import { openCall, type RawCall, rawClient } from '../../support/grpc-calls.ts';
 import { eventually } from './eventually.ts';
 
@@ -39,6 +45,8 @@ export interface Received {
   /** The encoded resources; only while few. */
   readonly first: readonly Buffer[];
   readonly removed: readonly string[];
+  /** resource_errors: each name, and its code; only while few. */
+  readonly errors: readonly string[];
 }
 
 /** grpc-status and grpc-message. */
@@ -162,7 +170,7 @@ export class XdsClient implements AsyncDisposable {
   #take(bytes: Buffer): void {
     const read = readResponse(bytes, this.#protocol);
     if (!read.ok) throw new Error(read.error.reason);
-    const { typeUrl, version, nonce, resources } = read.value;
+    const { typeUrl, version, nonce, resources, errors } = read.value;
     const few = resources.length <= mostKept ? resources.length : 0;
     this.received.push({
       type: typeUrl,
@@ -171,6 +179,7 @@ export class XdsClient implements AsyncDisposable {
       resources: resources.length,
       first: Array.from({ length: few }, (_, index) => Buffer.from(resources.at(index))),
       removed: removedOf(read.value),
+      errors: errors.length <= mostKept ? errorsOf(errors) : [],
     });
     if (this.#protocol === 'delta') this.delta(typeUrl, { responseNonce: nonce });
     else {
@@ -194,6 +203,12 @@ function removedOf(response: object): readonly string[] {
   const { removed } = response as IncomingResponse;
   return Array.from({ length: removed.length }, (_, index) => removed.at(index).toString());
 }
+
+const errorsOf = (errors: ByteRanges): readonly string[] =>
+  Array.from({ length: errors.length }, (_, index) => {
+    const { name, code } = readError(new MessageReader(errors.at(index)));
+    return `${name}: ${code}`;
+  });
 
 function urlOf(type: string): string {
   return typeByName(type) ?? type;
