@@ -571,7 +571,8 @@ export abstract class SubscribedType {
       for (const subscription of subscriptions.collections()) {
         if (subscription.responseSeen) {
           this.removeUnconfirmed(subscription);
-          this.resolve(subscription);
+          // One whose answer is an error has been answered, and nothing that came since is about it.
+          if (!subscription.resolvedOnThisStream) this.resolve(subscription);
         } else this.sweepPending = true;
       }
     }
