@@ -99,13 +99,15 @@ export class Position {
   errorsSentUpTo(view: View, item: Item): number {
     const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
     if (this.view === view) return sent;
+    const errors = view.resourceErrors(item);
+    if (errors.length === 0) return view.head;
     // A view of another access or side shows others, and those that both show may have other revisions there.
     const before = this.view.items.get(item.id);
     const known = before === undefined ? none : this.view.resourceErrors(before);
     const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
     const byConstraints = new Map(told.map((error) => [error.constraints.key, error]));
     let upTo = view.head;
-    for (const error of view.resourceErrors(item)) {
+    for (const error of errors) {
       const same = byConstraints.get(error.constraints.key);
       if (same === undefined || !sameError(same, error))
         upTo = Math.min(upTo, error.revision[view.access.side] - 1);
@@ -160,14 +162,15 @@ export class Position {
     const has = new Map<string, ClientResource | ToldName>(selectedOf(this.resourcesIn(view), view));
     for (const item of view.items.values()) {
       const { id } = item;
-      const errorsSentUpTo = this.errorsSentUpTo(view, item);
       const resource = has.get(id);
       const variant = this.lastSent(id);
-      if (resource !== undefined) has.set(id, { ...resource, errorsSentUpTo });
-      else if (variant === 'absent' && view.selection.has(id) && !isWithheld(id))
-        has.set(id, { variant, errorsSentUpTo });
-      else if (variant === 'unknown' && view.resourceErrors(item).length > 0)
-        has.set(id, { variant, errorsSentUpTo });
+      if (resource !== undefined)
+        has.set(id, { ...resource, errorsSentUpTo: this.errorsSentUpTo(view, item) });
+      else if (
+        (variant === 'absent' && view.selection.has(id) && !isWithheld(id)) ||
+        (variant === 'unknown' && view.resourceErrors(item).length > 0)
+      )
+        has.set(id, { variant, errorsSentUpTo: this.errorsSentUpTo(view, item) });
     }
     return new Position(view, -1, overlayOf(has));
   }

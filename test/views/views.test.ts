@@ -535,6 +535,37 @@ describe('views', () => {
     });
   });
 
+  describe('what a client costs', () => {
+    const delta = encoding({ ...sotw, protocol: 'delta' });
+    const subscriber = { wake: () => undefined, payer: undefined };
+    const state = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, index) => [`resource-${index}`, '1']));
+
+    it('§8.2 that moves to another view: the errors of each resource are looked up once', () => {
+      const bench = new Bench();
+      const client = bench.views.open(cds, delta, named('*'), ALLOW_ALL, subscriber);
+      bench.full(state(100));
+      client.take(defersNothing);
+      const reader = bench.store.sides.released;
+      const look = reader.resourceErrors.bind(reader);
+      let lookups = 0;
+      reader.resourceErrors = (...all) => {
+        lookups++;
+        return look(...all);
+      };
+      const counted = (run: () => void): number => {
+        lookups = 0;
+        run();
+        return lookups;
+      };
+      const moves = (access: Access) => (): void => client.select(named('*'), access, new Set(), []);
+      const takes = (): void => void client.take(defersNothing);
+      const steps = [moves(otherTenant), takes, moves(ALLOW_ALL), moves(otherTenant)];
+      // The last one before the client has read.
+      expect(steps.map(counted)).to.deep.equal([0, 100, 0, 100]);
+    });
+  });
+
   describe('interest', () => {
     it('goes upstream once, however many want it, and lingers when nobody does', () => {
       const bench = new Bench();
