@@ -617,7 +617,6 @@ export function answersIn(
 export function awaitedAtHead(view: View, ids: ReadonlySet<string>): ReadonlySet<string> {
   if (view.collectionsResolved) return noIds;
   const isAnswered = (one: SelectionEntry): boolean => ids.has(entryId(one)) && view.isResolved(one);
-  // While one waits, this is asked with each update of the others.
   if (!view.selection.collections.some(isAnswered)) return ids;
   return ids.difference(withIds(noIds, [...answeredIn(view).filled]));
 }
@@ -657,7 +656,16 @@ interface AnsweredCollections {
 }
 
 export function answeredIn(view: View): AnsweredCollections {
-  const { items, selection } = view;
+  const { selection } = view;
+  const filled = getOrMake(filledAtHead, view.atHead, () => filledIn(view));
+  const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
+  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
+}
+
+/** Made once for all clients of a view: while one of its wildcards and globs waits, each asks with each update. */
+const filledAtHead = new WeakMap<object, ReadonlySet<SelectionEntry>>();
+
+function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {
     if (!isVariant(last.value)) continue;
@@ -665,8 +673,7 @@ export function answeredIn(view: View): AnsweredCollections {
       if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
     }
   }
-  const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
-  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
+  return filled;
 }
 
 const readReferences = new WeakMap<ReadonlyMap<string, { readonly variant: Value }>, References>();
