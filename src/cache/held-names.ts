@@ -348,7 +348,12 @@ export class HeldNames implements Gate {
       }
       this.#tables.forgetIfEmpty(table);
       if (left.length + joined.length === 0) continue;
-      const receivedAt = this.#commit(type, changes, sides, version, operation);
+      // Under a name that is held no more everybody sees the errors that waited.
+      const hasErrors = (name: ResourceName): boolean =>
+        !held.has(name) && table.resources.get(name)?.resourceErrors !== undefined;
+      const isForAll = !sides.includes('released') && left.some(hasErrors);
+      const told: readonly Side[] = isForAll ? [...sides, 'released'] : sides;
+      const receivedAt = this.#commit(type, changes, told, version, operation);
       this.#changes.push({ receivedAt, type, joined, left });
     }
     this.notify();

@@ -17,7 +17,14 @@ const test = when({ env: 'test' });
 
 /** A gate, and a client in each environment. */
 class Setting {
-  readonly store = new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} });
+  /** What no transaction made. */
+  readonly published: Commit[] = [];
+  readonly store = new Store({
+    clock: new VirtualClock(),
+    ambiguous: () => {},
+    expiring: () => {},
+    publish: (commit) => this.published.push(commit),
+  });
 
   constructor() {
     this.store.held.gatedTypes(new Set([cds]));
@@ -76,5 +83,21 @@ describe('errors of a name that waits', () => {
     const setting = new Setting();
     setting.puts('2', prod);
     expect(changed(setting.puts('1', prod), 'released')).to.deep.equal([prod.key]);
+  });
+
+  it('are told to the others when a change is discarded and upstream has gone back meanwhile', () => {
+    const setting = new Setting();
+    setting.puts('2', prod);
+    setting.store.held.queueing(() => true);
+    setting.denies(test);
+    setting.puts('1', prod);
+    expect([...setting.store.held.pending].map(({ name, masked }) => [name, masked])).to.deep.equal([
+      ['a', undefined],
+    ]);
+    setting.store.held.discard();
+    expect([...setting.store.held.pending]).to.deep.equal([]);
+    const [discarded] = setting.published;
+    for (const side of ['released', 'canary'] as const)
+      expect(discarded && changed(discarded, side), side).to.deep.equal([prod.key, test.key].toSorted());
   });
 });
