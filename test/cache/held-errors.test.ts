@@ -12,6 +12,7 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
 const a = resourceName('a');
+const b = resourceName('b');
 const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
 
@@ -38,11 +39,11 @@ class Setting {
     return this.#says({ puts: [put(cds, 'a', content, { constraints })] });
   }
 
-  /** Upstream has an error for a. */
-  denies(constraints: Constraints): Commit {
+  /** Upstream has an error. */
+  denies(constraints: Constraints, name = a): Commit {
     const status = encodeStatus(7, 'denied');
     return this.#says({
-      resourceErrors: [{ name: a, constraints, code: 7, message: 'denied', status }],
+      resourceErrors: [{ name, constraints, code: 7, message: 'denied', status }],
     });
   }
 
@@ -99,5 +100,23 @@ describe('errors of a name that waits', () => {
     const [discarded] = setting.published;
     for (const side of ['released', 'canary'] as const)
       expect(discarded && changed(discarded, side), side).to.deep.equal([prod.key, test.key].toSorted());
+  });
+
+  it('§8.2 are told to nobody again by a rollback that changes nothing of what a side sees', () => {
+    const setting = new Setting();
+    const { store } = setting;
+    const parameters = internParameters([['env', 'test']]);
+    store.addInterest({ type: cds, selector: b, parameters });
+    for (const name of [a, b]) setting.denies(test, name);
+    const heardIn = (side: Side): readonly number[] =>
+      [a, b].flatMap((name) =>
+        store.sides[side].resourceErrors(cds, name, parameters).map(({ revision }) => revision[side]),
+      );
+    const before = heardIn('released');
+    expect(before).to.have.length(2);
+    // Of b there is nothing but the error.
+    store.held.replace(cds, new Map([[a, store.held.contentOf(cds, a, 'released')]]));
+    expect([...store.held.pending]).to.deep.equal([]);
+    for (const side of ['released', 'canary'] as const) expect(heardIn(side), side).to.deep.equal(before);
   });
 });
