@@ -27,7 +27,7 @@ import type {
 } from '../model/rollout.ts';
 import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
-import { CachedResource, contentIn, type VariantsOf } from './cached-resource.ts';
+import { CachedResource, contentIn, sameVariants, type VariantsOf, variantsOf } from './cached-resource.ts';
 import { HeldTransaction, isFrozen } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges } from './update.ts';
@@ -348,7 +348,12 @@ export class HeldNames implements Gate {
       }
       this.#tables.forgetIfEmpty(table);
       if (left.length + joined.length === 0) continue;
-      const receivedAt = this.#commit(type, changes, sides, version, operation);
+      // Under a name that is held no more everybody sees the errors that waited.
+      const hasErrors = (name: ResourceName): boolean =>
+        !held.has(name) && table.resources.get(name)?.resourceErrors !== undefined;
+      const isForAll = !sides.includes('released') && left.some(hasErrors);
+      const told: readonly Side[] = isForAll ? [...sides, 'released'] : sides;
+      const receivedAt = this.#commit(type, changes, told, version, operation);
       this.#changes.push({ receivedAt, type, joined, left });
     }
     this.notify();
@@ -363,9 +368,11 @@ export class HeldNames implements Gate {
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
     const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
-    const released = resourceOf(variants, order);
+    const shown = resourceOf(variants, order);
+    const released = withErrorsOf(table.resource(name, 'released'), shown.copy());
+    const canary = withErrorsOf(table.resource(name, 'canary'), shown.copy());
     const since = this.#tables.options.clock.monotonic();
-    table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary: released.copy() });
+    table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary });
     const isHeld = !table.stopHoldingIfEqual(name);
     const kept = new Set(variants.map(({ variant }) => variant.constraints.key));
     const said = table.resources.get(name)?.variants.all() ?? [];
@@ -427,6 +434,13 @@ function resourceOf(variants: readonly HeldVariant[], order: number | undefined)
     cached.variants.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
   return cached;
+}
+
+/** The errors beside what a side sees already stay: they have been told. */
+function withErrorsOf(seen: CachedResource | undefined, shown: CachedResource): CachedResource {
+  if (seen?.resourceErrors !== undefined && sameVariants(variantsOf(seen), variantsOf(shown)))
+    shown.resourceErrors = new Map(seen.resourceErrors);
+  return shown;
 }
 
 /** With their new constraints. */

@@ -495,8 +495,11 @@ class ResponseContent {
   #addNewErrors(item: Item, isGone: boolean): void {
     const { deferredRemovals, errorsSentUpTo, view } = this.input;
     if (errorsSentUpTo === undefined) return;
+    const errors = view.resourceErrors(item);
+    // Nearly always: this is on the way of each item of a client that moves.
+    if (errors.length === 0) return;
     const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
-    for (const error of view.resourceErrors(item)) {
+    for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || (isGone && error.code === Code.NOT_FOUND);
       if (!isNew || !this.#maySend(error, item)) continue;
       // Several parameter sets may have it.

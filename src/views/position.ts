@@ -99,13 +99,15 @@ export class Position {
   errorsSentUpTo(view: View, item: Item): number {
     const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
     if (this.view === view) return sent;
+    const errors = view.resourceErrors(item);
+    if (errors.length === 0) return view.head;
     // A view of another access or side shows others, and those that both show may have other revisions there.
     const before = this.view.items.get(item.id);
     const known = before === undefined ? none : this.view.resourceErrors(before);
     const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
     const byConstraints = new Map(told.map((error) => [error.constraints.key, error]));
     let upTo = view.head;
-    for (const error of view.resourceErrors(item)) {
+    for (const error of errors) {
       const same = byConstraints.get(error.constraints.key);
       if (same === undefined || !sameError(same, error))
         upTo = Math.min(upTo, error.revision[view.access.side] - 1);
@@ -160,14 +162,15 @@ export class Position {
     const has = new Map<string, ClientResource | ToldName>(selectedOf(this.resourcesIn(view), view));
     for (const item of view.items.values()) {
       const { id } = item;
-      const errorsSentUpTo = this.errorsSentUpTo(view, item);
       const resource = has.get(id);
       const variant = this.lastSent(id);
-      if (resource !== undefined) has.set(id, { ...resource, errorsSentUpTo });
-      else if (variant === 'absent' && view.selection.has(id) && !isWithheld(id))
-        has.set(id, { variant, errorsSentUpTo });
-      else if (variant === 'unknown' && view.resourceErrors(item).length > 0)
-        has.set(id, { variant, errorsSentUpTo });
+      if (resource !== undefined)
+        has.set(id, { ...resource, errorsSentUpTo: this.errorsSentUpTo(view, item) });
+      else if (
+        (variant === 'absent' && view.selection.has(id) && !isWithheld(id)) ||
+        (variant === 'unknown' && view.resourceErrors(item).length > 0)
+      )
+        has.set(id, { variant, errorsSentUpTo: this.errorsSentUpTo(view, item) });
     }
     return new Position(view, -1, overlayOf(has));
   }
@@ -614,7 +617,6 @@ export function answersIn(
 export function awaitedAtHead(view: View, ids: ReadonlySet<string>): ReadonlySet<string> {
   if (view.collectionsResolved) return noIds;
   const isAnswered = (one: SelectionEntry): boolean => ids.has(entryId(one)) && view.isResolved(one);
-  // While one waits, this is asked with each update of the others.
   if (!view.selection.collections.some(isAnswered)) return ids;
   return ids.difference(withIds(noIds, [...answeredIn(view).filled]));
 }
@@ -654,7 +656,16 @@ interface AnsweredCollections {
 }
 
 export function answeredIn(view: View): AnsweredCollections {
-  const { items, selection } = view;
+  const { selection } = view;
+  const filled = getOrMake(filledAtHead, view.atHead, () => filledIn(view));
+  const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
+  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
+}
+
+/** Made once for all clients of a view: while one of its wildcards and globs waits, each asks with each update. */
+const filledAtHead = new WeakMap<object, ReadonlySet<SelectionEntry>>();
+
+function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {
     if (!isVariant(last.value)) continue;
@@ -662,8 +673,7 @@ export function answeredIn(view: View): AnsweredCollections {
       if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
     }
   }
-  const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
-  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
+  return filled;
 }
 
 const readReferences = new WeakMap<ReadonlyMap<string, { readonly variant: Value }>, References>();

@@ -12,12 +12,20 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
 const a = resourceName('a');
+const b = resourceName('b');
 const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
 
 /** A gate, and a client in each environment. */
 class Setting {
-  readonly store = new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} });
+  /** What no transaction made. */
+  readonly published: Commit[] = [];
+  readonly store = new Store({
+    clock: new VirtualClock(),
+    ambiguous: () => {},
+    expiring: () => {},
+    publish: (commit) => this.published.push(commit),
+  });
 
   constructor() {
     this.store.held.gatedTypes(new Set([cds]));
@@ -31,11 +39,11 @@ class Setting {
     return this.#says({ puts: [put(cds, 'a', content, { constraints })] });
   }
 
-  /** Upstream has an error for a. */
-  denies(constraints: Constraints): Commit {
+  /** Upstream has an error. */
+  denies(constraints: Constraints, name = a): Commit {
     const status = encodeStatus(7, 'denied');
     return this.#says({
-      resourceErrors: [{ name: a, constraints, code: 7, message: 'denied', status }],
+      resourceErrors: [{ name, constraints, code: 7, message: 'denied', status }],
     });
   }
 
@@ -76,5 +84,39 @@ describe('errors of a name that waits', () => {
     const setting = new Setting();
     setting.puts('2', prod);
     expect(changed(setting.puts('1', prod), 'released')).to.deep.equal([prod.key]);
+  });
+
+  it('are told to the others when a change is discarded and upstream has gone back meanwhile', () => {
+    const setting = new Setting();
+    setting.puts('2', prod);
+    setting.store.held.queueing(() => true);
+    setting.denies(test);
+    setting.puts('1', prod);
+    expect([...setting.store.held.pending].map(({ name, masked }) => [name, masked])).to.deep.equal([
+      ['a', undefined],
+    ]);
+    setting.store.held.discard();
+    expect([...setting.store.held.pending]).to.deep.equal([]);
+    const [discarded] = setting.published;
+    for (const side of ['released', 'canary'] as const)
+      expect(discarded && changed(discarded, side), side).to.deep.equal([prod.key, test.key].toSorted());
+  });
+
+  it('§8.2 are told to nobody again by a rollback that changes nothing of what a side sees', () => {
+    const setting = new Setting();
+    const { store } = setting;
+    const parameters = internParameters([['env', 'test']]);
+    store.addInterest({ type: cds, selector: b, parameters });
+    for (const name of [a, b]) setting.denies(test, name);
+    const heardIn = (side: Side): readonly number[] =>
+      [a, b].flatMap((name) =>
+        store.sides[side].resourceErrors(cds, name, parameters).map(({ revision }) => revision[side]),
+      );
+    const before = heardIn('released');
+    expect(before).to.have.length(2);
+    // Of b there is nothing but the error.
+    store.held.replace(cds, new Map([[a, store.held.contentOf(cds, a, 'released')]]));
+    expect([...store.held.pending]).to.deep.equal([]);
+    for (const side of ['released', 'canary'] as const) expect(heardIn(side), side).to.deep.equal(before);
   });
 });

@@ -263,6 +263,24 @@ describe('sides', () => {
       setting.release();
       expect(clients.map(told)).to.deep.equal([[], []]);
     });
+    it('§8.2 is told once, if upstream has gone back with it when the change before that is discarded', () => {
+      const setting = new Setting();
+      const clients = [setting.delta('canary', 'canary'), setting.delta('other')];
+      for (const client of clients) client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+      const says = (part: object): void =>
+        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
+      says({ puts: [put(url('cds'), 'a', '1')] });
+      says({ puts: [put(url('cds'), 'a', '2')] });
+      setting.gate.queueing(() => true);
+      says({ puts: [put(url('cds'), 'a', '1')], resourceErrors: [fault('a', 7)] });
+      expect(clients.map(told)).to.deep.equal([[], []]);
+      setting.gate.discard();
+      setting.relay.settle();
+      expect(clients.map(told)).to.deep.equal([['a 7'], ['a 7']]);
+      for (const client of clients) client.send('cds', { resourceNamesSubscribe: ['c'] });
+      says({ puts: [put(url('cds'), 'b', '1')] });
+      expect(clients.map(told)).to.deep.equal([[], []]);
+    });
     it('§8.2 is one of many: what only the other side has is told', () => {
       const setting = new Setting();
       const client = setting.delta('one');

@@ -5,16 +5,16 @@ import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v
 import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { defersNothing, encoding, type Response, type Subscription } from '../../src/model/subscription.ts';
 import { atOnce, type Payer } from '../../src/model/time-slices.ts';
-import { type Interest, type Transaction, transaction } from '../../src/model/transaction.ts';
+import { type Interest, type Transaction, transaction, WILDCARD } from '../../src/model/transaction.ts';
 import { type Attributes, UpdateTraces } from '../../src/observe/update-traces.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { Views } from '../../src/views/views.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
-import { namedHolder, put, resources, type, wildcardHolder } from '../support/in-memory-relay.ts';
+import { namedHolder, put, resources, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
@@ -532,6 +532,73 @@ describe('views', () => {
       };
       for (const run of bench.deferred.splice(0)) run();
       expect([says('ours'), says('theirs')]).to.deep.equal([1, 0]);
+    });
+  });
+
+  describe('what a client costs', () => {
+    const delta = encoding({ ...sotw, protocol: 'delta' });
+    const subscriber = { wake: () => undefined, payer: undefined };
+    const state = (count: number) =>
+      Object.fromEntries(Array.from({ length: count }, (_, index) => [`resource-${index}`, '1']));
+
+    it('§8.2 that moves to another view: the errors of each resource are looked up once', () => {
+      const bench = new Bench();
+      const client = bench.views.open(cds, delta, named('*'), ALLOW_ALL, subscriber);
+      bench.full(state(100));
+      client.take(defersNothing);
+      const reader = bench.store.sides.released;
+      const look = reader.resourceErrors.bind(reader);
+      let lookups = 0;
+      reader.resourceErrors = (...all) => {
+        lookups++;
+        return look(...all);
+      };
+      const counted = (run: () => void): number => {
+        lookups = 0;
+        run();
+        return lookups;
+      };
+      const moves = (access: Access) => (): void => client.select(named('*'), access, new Set(), []);
+      const takes = (): void => void client.take(defersNothing);
+      const steps = [moves(otherTenant), takes, moves(ALLOW_ALL), moves(otherTenant)];
+      // The last one before the client has read.
+      expect(steps.map(counted)).to.deep.equal([0, 100, 0, 100]);
+    });
+
+    it('of a wildcard that is empty while another is not answered is that of all clients of the view', () => {
+      /** How often members were looked at for one update. */
+      const looked = (clients: number): number => {
+        const bench = new Bench();
+        const parameters = ['full', 'empty', 'unanswered'].map((env) => internParameters([['env', env]]));
+        const selection = Selection.of(
+          parameters.map((one) => ({
+            ...{ selector: WILDCARD, spelling: '*', locator: true },
+            ...{ parameters: one, locatorParameters: one },
+          })),
+        );
+        const opened = Array.from({ length: clients }, () =>
+          bench.views.open(cds, delta, selection, ALLOW_ALL, subscriber),
+        );
+        const answered = bench.interests.slice(0, 2);
+        const constraints = when({ env: 'full' });
+        const says = (version: string): void => {
+          const puts = Object.keys(state(100)).map((name) => put(cds, name, '1', { constraints }));
+          const changed = put(cds, 'changed', version, { constraints, version });
+          bench.says({ puts: version === '1' ? [...puts, changed] : [changed], resolved: answered });
+        };
+        says('1');
+        for (const one of opened) one.take(defersNothing);
+        const collectionsOver = selection.collectionsOver.bind(selection);
+        let count = 0;
+        selection.collectionsOver = (name) => {
+          count++;
+          return collectionsOver(name);
+        };
+        says('2');
+        for (const one of opened) expect(one.take(defersNothing)?.changed).to.have.length(1);
+        return count;
+      };
+      expect(looked(10)).to.equal(looked(1));
     });
   });
 

@@ -2,6 +2,7 @@ import { type ResourceName, resourceName } from '../../model/brand.ts';
 import { deleteIn, getOrMake } from '../../model/maps.ts';
 import { GlobIndex } from '../../model/xdstp.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
+import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /** One variant that a holder has. */
 export interface AckedVariant extends Identity {
@@ -17,6 +18,8 @@ export interface AckedVariant extends Identity {
   hasTtl: boolean;
 }
 
+type Addressee = Pick<UpstreamSubscription, 'isFor'>;
+
 /**
  * The variants that upstream has delivered for one (holder, type): names, constraints and versions, without content.
  * The store has the same variants.
@@ -24,8 +27,8 @@ export interface AckedVariant extends Identity {
 export class AckedResources extends VariantSet<AckedVariant> {
   readonly #globs = new GlobIndex();
   readonly #byAlias = new Map<ResourceName, Set<AckedVariant>>();
-  /** Names of which upstream has said on this stream that it has them, but cannot deliver them. */
-  readonly #failed = new Set<ResourceName>();
+  /** What upstream has said on this stream that it has, but cannot deliver. */
+  readonly #failed = new VariantSet();
 
   /** Of a resource that has this name, or has it as an alias. */
   called(name: ResourceName): AckedVariant[] {
@@ -44,22 +47,22 @@ export class AckedResources extends VariantSet<AckedVariant> {
     for (const variant of this.all()) variant.confirmed = false;
   }
 
-  /**
-   * Upstream has an error for it, other than NOT_FOUND: what an earlier stream delivered is not gone, unless this one has
-   * delivered a variant of it.
-   */
-  fail(name: ResourceName): void {
-    const variants = this.of(name);
-    if (variants.length > 0 && !variants.some(({ confirmed }) => confirmed)) this.#failed.add(name);
+  /** Upstream has an error for it, other than NOT_FOUND: what an earlier stream delivered is not gone. */
+  fail({ name, constraints }: Identity): void {
+    if (this.of(name).some(({ confirmed }) => !confirmed)) this.#failed.add({ name, constraints });
   }
 
-  /** This stream has said nothing of it. */
-  isUnmentioned({ name, confirmed }: AckedVariant): boolean {
-    return !confirmed && !this.#failed.has(name);
+  /**
+   * Of what an earlier stream delivered for a subscription that is answered: it goes, unless there is an error for that. But
+   * if this stream has delivered another variant for it, both would be served.
+   */
+  isGone({ name, confirmed, constraints }: AckedVariant, subscription: Addressee): boolean {
+    if (confirmed || !subscription.isFor(constraints)) return false;
+    const hasFailed = this.#failed.of(name).some((error) => subscription.isFor(error.constraints));
+    return !hasFailed || this.of(name).some((one) => one.confirmed && subscription.isFor(one.constraints));
   }
 
   put(variant: AckedVariant): void {
-    this.#failed.delete(variant.name);
     const known = this.get(variant.name, variant.constraints.key);
     if (known !== undefined) {
       this.#unlink(known);

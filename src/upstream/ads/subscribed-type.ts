@@ -510,7 +510,7 @@ export abstract class SubscribedType {
   protected takeErrors(resourceErrors: readonly ResourceError[]): void {
     for (const said of resourceErrors.filter(isLasting)) {
       const error = { ...said, status: Buffer.from(said.status) }; // not all of the response
-      this.acked.fail(error.name);
+      this.acked.fail(error);
       const named = this.subscriptions
         .naming(error.name, error.constraints)
         .filter(({ requestNumber }) => requestNumber > 0);
@@ -571,7 +571,8 @@ export abstract class SubscribedType {
       for (const subscription of subscriptions.collections()) {
         if (subscription.responseSeen) {
           this.removeUnconfirmed(subscription);
-          this.resolve(subscription);
+          // One whose answer is an error has been answered, and nothing that came since is about it.
+          if (!subscription.resolvedOnThisStream) this.resolve(subscription);
         } else this.sweepPending = true;
       }
     }
@@ -646,11 +647,7 @@ export abstract class SubscribedType {
 
   /** Removes the variants that a subscription covers and of which this stream has said nothing. */
   protected removeUnconfirmed(subscription: UpstreamSubscription): void {
-    this.remove(
-      this.covered(subscription).filter(
-        (variant) => this.acked.isUnmentioned(variant) && subscription.isFor(variant.constraints),
-      ),
-    );
+    this.remove(this.covered(subscription).filter((variant) => this.acked.isGone(variant, subscription)));
   }
 
   /** What a response says, with what has been concluded from it. */
