@@ -162,7 +162,7 @@ function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
   let isDue = deferAgain(content) || content.input.firstResponseDue;
   for (const change of changes) {
     isDue = addChange(content, change) || isDue;
-    content.addErrors(change.item, change.now === 'absent' && change.lastSent === 'unknown');
+    content.addErrors(change.item, false);
   }
   content.addErrorsOfDeferred();
   return isDue || content.errors.length > 0;
@@ -487,7 +487,7 @@ class ResponseContent {
     const { deferredRemovals, view } = this.input;
     for (const id of [...this.#newlyDeferred, ...(deferredRemovals?.keys() ?? [])]) {
       const item = this.deferred.has(id) ? undefined : view.items.get(id);
-      if (item !== undefined) this.#addNewErrors(item, this.input.encoding.protocol === 'delta');
+      if (item !== undefined) this.#addNewErrors(item, true);
     }
   }
 
@@ -500,7 +500,7 @@ class ResponseContent {
     if (errors.length === 0) return;
     const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
     for (const error of errors) {
-      const isNew = error.revision[view.access.side] > sent || (isGone && error.code === Code.NOT_FOUND);
+      const isNew = error.revision[view.access.side] > sent || (isGone && this.#waitsForAbsence(error));
       if (!isNew || !this.#maySend(error, item)) continue;
       // Several parameter sets may have it.
       const key = constrainedKey(error.constraints, item.spelling);
@@ -513,14 +513,16 @@ class ResponseContent {
   }
 
   /**
-   * NOT_FOUND says that the name is absent, so it is not for who waits for another answer (protocol §3.9). In delta it
-   * removes the name for all parameter sets (protocol §8): it is sent only if the name is absent for all, with that absence.
+   * In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name is
+   * absent for all of them, with that absence.
    */
-  #maySend({ code }: StoredResourceError, item: Item): boolean {
-    const { value } = item.last;
-    if (code !== Code.NOT_FOUND) return true;
-    if (this.input.encoding.protocol === 'sotw') return value !== 'unknown';
-    return value === 'absent' && !this.#others.anyOther(item, 'unknown');
+  #maySend(error: StoredResourceError, item: Item): boolean {
+    if (!this.#waitsForAbsence(error)) return true;
+    return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
+  }
+
+  #waitsForAbsence({ code }: StoredResourceError): boolean {
+    return code === Code.NOT_FOUND && this.input.encoding.protocol === 'delta';
   }
 
   /** `bytes` are the response with this serial. */

@@ -146,23 +146,6 @@ describe('resource_errors (§8)', () => {
     expect(errors(client)).to.deep.equal(['b 14 overloaded']);
   });
 
-  it('§3.9 NOT_FOUND is told to nobody who waits for another answer, and to each with its own (SotW)', () => {
-    const relay = new InMemoryRelay();
-    const clients = [{ env: 'prod' }, { version: '2' }].map((parameters) => {
-      const client = relay.sotw();
-      client.send('eds', { resourceLocators: [locator('a', parameters)] });
-      return client;
-    });
-    const waiting = relay.upstream.interests
-      .values()
-      .filter(({ parameters }) => parameters.entries.has('version'));
-    const missing = { type: eds, holder: namedHolder, resourceErrors: [fault('a', 5, 'none')], resolved: [] };
-    relay.says({ ...missing, unanswered: [...waiting] });
-    expect(clients.map(errors)).to.deep.equal([['a 5 none'], []]);
-    relay.says(missing);
-    expect(clients.map(errors)).to.deep.equal([[], ['a 5 none']]);
-  });
-
   it('§8 again when upstream says it again', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, ['a']);
