@@ -175,13 +175,12 @@ const isOf =
 /**
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
  * upstream. So what is not delivered again goes when upstream has answered, and not before. That a wildcard, a glob or an
- * alias is answered says nothing about a resource with an error other than NOT_FOUND, unless upstream has delivered another
- * variant for these parameters (protocol §8.2). What a sibling or another upstream has said goes all the same: no removal
- * of this upstream would ever reach it.
+ * alias is answered says nothing about a resource with an error other than NOT_FOUND (protocol §8.2). What a sibling or
+ * another upstream has said goes all the same: no removal of this upstream would ever reach it.
  */
 function isNeeded(
   { interests }: TypeTable,
-  { resourceErrors, variants }: CachedResource,
+  { resourceErrors }: CachedResource,
   { variant }: CacheEntry,
   { role, key }: Holder,
 ): boolean {
@@ -190,12 +189,9 @@ function isNeeded(
     resourceErrors
       ?.values()
       .some(({ code, constraints }) => code !== Code.NOT_FOUND && isAbout(constraints)) === true;
-  const isDelivered = ({ holders }: CacheEntry): boolean =>
-    holders.some((holder) => holder.key === key && holder.restored !== true);
   return interests.seeingVariant(variant).some(({ interest, answer, holder }) => {
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
-    const mayStay = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
-    const staysOpen = mayStay && !variants.match(interest.parameters).some(isDelivered);
+    const staysOpen = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
     return isOfRole && (answer === 'restored' || staysOpen);
   });
 }
@@ -224,7 +220,7 @@ export class Update extends VariantRemover {
     if (complete) this.#sweep();
     for (const put of puts) this.#put(put);
     for (const choice of choices) this.#keepChoice(choice);
-    if (cannotDelete !== false) this.#lastWins();
+    if (cannotDelete) this.#lastWins();
     for (const beat of heartbeats) this.#heartbeat(beat);
     for (const error of resourceErrors) this.#resourceError(error);
     if (this.#holder.restored) this.#resolveForNow();
@@ -243,7 +239,7 @@ export class Update extends VariantRemover {
       const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (entry !== undefined) entry.confirmedIn = this.#revision;
-      else if (cached !== undefined && !this.#cannotDelete(put.name))
+      else if (cached !== undefined && !this.#transaction.cannotDelete)
         this.#remember(cached, put, remembered, choices);
     }
     for (const { name, constraints } of this.#transaction.heartbeats) {
@@ -376,18 +372,13 @@ export class Update extends VariantRemover {
       if (!kept.has(alias)) this.changes.touch(resourceName(alias), variant.constraints);
   }
 
-  #cannotDelete(name: ResourceName): boolean {
-    const { cannotDelete } = this.#transaction;
-    return typeof cannotDelete === 'boolean' ? cannotDelete : cannotDelete.has(name);
-  }
-
   /**
    * Upstream cannot delete the predecessors of what it sends: who matches several variants gets the last received
    * (protocol §5). Nothing is dropped before all of the response is in: it may deliver the same variant again.
    */
   #lastWins(): void {
     const latest = new Map<CachedResource, CacheEntry>();
-    for (const put of this.#transaction.puts.filter(({ name }) => this.#cannotDelete(name))) {
+    for (const put of this.#transaction.puts) {
       const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;

@@ -108,11 +108,8 @@ export interface Transaction {
    * removal in it does not make the name absent for them.
    */
   readonly unanswered: readonly Interest[];
-  /**
-   * The last received match wins (protocol §5, Ambiguity): for all names, in SotW of types whose absence means nothing; or
-   * for these, of which a full state lacks a variant that stays.
-   */
-  readonly cannotDelete: boolean | ReadonlySet<ResourceName>;
+  /** SotW of types whose absence means nothing: the last received match wins (protocol §5, Ambiguity). */
+  readonly cannotDelete: boolean;
   /** The relay itself removes what nobody subscribes to. Upstream has not said that it does not exist. */
   readonly unwanted: boolean;
   /** When the response arrived, by `Clock.monotonic()`; undefined: no response is behind it. For delays and traces. */

@@ -55,12 +55,6 @@ function names(store: Store, wanted: Interest = all): string[] {
   return [...store.members(wanted.type, wanted.selector, wanted.parameters)].toSorted();
 }
 
-/** The constraints of the variant of `b` that it is served. */
-function seenBy(store: Store, { type: url, parameters }: Interest): string | undefined {
-  const value = store.resolve(url, resourceName('b'), parameters);
-  return isVariant(value) ? value.constraints.key : undefined;
-}
-
 function storeWith(...wanted: readonly Interest[]): Store {
   const store = newStore();
   for (const one of wanted) store.addInterest(one);
@@ -279,28 +273,6 @@ describe('what is restored', () => {
         expect(names(open(Code.NOT_FOUND), wanted)).to.deep.equal([]);
       });
     }
-
-    it('what is restored goes where this upstream has another variant for all who see it', () => {
-      const [dev, prod] = [interest('cds', '*', { env: 'dev' }), interest('cds', '*', { env: 'prod' })];
-      const before = storeWith(dev, prod);
-      before.apply(says('cds', { resources: { b: 'old' }, resolved: [dev, prod] }));
-      const code = Code.UNAVAILABLE;
-      const status = encodeStatus(code, 'no');
-      const error = { name: resourceName('b'), constraints: UNCONSTRAINED, code, message: 'no', status };
-      const delivered = [put(cds, 'b', 'dev', { constraints: when({ env: 'dev' }) })];
-      for (const [puts, left] of [
-        [delivered, 2],
-        [[...delivered, put(cds, 'b', 'prod', { constraints: when({ env: 'prod' }) })], 2],
-      ] as const) {
-        const store = restarted(before);
-        store.apply(
-          transaction({ type: cds, holder: wild, puts, resourceErrors: [error], resolved: [dev, prod] }),
-        );
-        expect(store.variants(cds)).to.equal(left);
-        const shown = puts.map(({ constraints }) => constraints.key);
-        expect(seenBy(store, prod)).to.equal(shown.at(1) ?? UNCONSTRAINED.key);
-      }
-    });
 
     it('what a sibling has said goes with the answer: no removal would reach it', () => {
       const wanted = interest('cds');

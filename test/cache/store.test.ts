@@ -439,17 +439,6 @@ describe('store', () => {
       setting.apply({ puts: [cluster('a', '4', second)], cannotDelete: true });
       expect(countOf(setting.store)).to.equal(0);
     });
-    it('of names that upstream cannot delete the last one wins, and the one before stays for the others', () => {
-      const setting = use();
-      const other = internParameters([['elsewhere', '1']]);
-      for (const name of ['a', 'b']) for (const parameters of [both, other]) setting.want(name, parameters);
-      const all = UNCONSTRAINED;
-      setting.apply({ puts: [cluster('a', '1', all), cluster('b', '1', all)] });
-      const cannotDelete = new Set([resourceName('a')]);
-      setting.apply({ puts: [cluster('a', '2', second), cluster('b', '2', second)], cannotDelete });
-      expect(['a', 'b'].map((name) => setting.see(name, both))).to.deep.equal(['a 2', 'b 1']);
-      expect(setting.see('a', other)).to.equal('a 1');
-    });
     it('what a session of one parameter set sends last costs the same, however many sessions there are', () => {
       const lookedAt = (sessions: number): number => {
         const setting = use();

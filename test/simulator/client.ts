@@ -274,7 +274,7 @@ export class Client {
       protocol,
       constrained,
       locators: locators.length > 0,
-      loss: (name, byName) => this.host.loss(kind, name, byName),
+      loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
       unanswered: (form, role) => {
@@ -610,7 +610,7 @@ export class Client {
       Math.max(1, this.plan.locators.length),
       (name) => {
         const { names, wildcard } = this.#topic(kind).wanted;
-        const loss = this.host.loss(kind, name, !wildcard || names.has(name));
+        const loss = this.host.loss(kind, !wildcard || names.has(name));
         return loss === 'choices' && world.earlier(kind, name).some((variants) => variants.length > 1);
       },
       () => this.host.turns,

@@ -304,30 +304,15 @@ export class RelayHost implements Host {
   }
 
   /** SotW on the way down: of what is named it cannot say that it is gone (protocol §3.9). */
-  loss(kind: Kind, name: string, byName: boolean): Loss {
-    const isKept = (byName && this.#excuses) || this.#keepsBesideError(kind, name);
-    if (catalog[kind].full) return isKept ? 'deletions' : 'nothing';
+  loss(kind: Kind, byName: boolean): Loss {
+    if (catalog[kind].full) return byName && this.#excuses ? 'deletions' : 'nothing';
     for (const id of this.plan.endpoints) {
       const host = this.#options.hosts.get(id);
-      if (host instanceof RelayHost && host.loss(kind, name, byName) !== 'nothing') return 'choices';
+      if (host instanceof RelayHost && host.loss(kind, byName) !== 'nothing') return 'choices';
     }
     if (this.plan.protocol === 'DELTA') return 'nothing';
     if (this.plan.variants === 'NATIVE') return 'choices';
-    return byName || isKept ? 'deletions' : 'nothing';
-  }
-
-  /**
-   * SotW below a relay: one full state may say that a name is gone and what is wrong with it since. It is kept then, until
-   * the next one (protocol §8.2).
-   */
-  #keepsBesideError(kind: Kind, name: string): boolean {
-    if (!this.#options.world.faults.has(`${kind} ${name} 14`)) return false;
-    return this.plan.endpoints.some((id) => {
-      const host = this.#options.hosts.get(id);
-      return (
-        host instanceof RelayHost && (this.plan.protocol === 'SOTW' || host.#keepsBesideError(kind, name))
-      );
-    });
+    return byName ? 'deletions' : 'nothing';
   }
 
   /** SotW on the way down: a name that lacks, and of which an error says that it is not there, is kept (protocol §8). */

@@ -32,7 +32,7 @@ export interface TopicOptions {
   readonly protocol: 'sotw' | 'delta';
   /** It keeps constraints apart: a locator client, or one that is told of constraints. */
   readonly constrained: boolean;
-  readonly loss: (name: string, byName: boolean) => Loss;
+  readonly loss: (byName: boolean) => Loss;
   /** What comes anew to a wildcard may come first with a content from before it was removed. */
   readonly returnsKept: () => boolean;
   /** What is asked by name may be taken for absent before it is answered. */
@@ -323,7 +323,7 @@ export class Topic {
   #loss(name: string, form: Parameters): Loss {
     const { loss, world } = this.#options;
     const byName = !this.wanted.wildcard || this.wanted.names.has(name);
-    const own = loss(name, byName);
+    const own = loss(byName);
     if (own !== 'choices') return own;
     // Where all that there was for these parameters has had the same constraints, each replaces the one before.
     const matching = world

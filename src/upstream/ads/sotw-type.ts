@@ -213,7 +213,6 @@ export class SotwType extends SubscribedType {
   #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
     const { subscriptions, rules } = this;
     const { identities, missing } = reading;
-    const lacking = new VariantSet(missing);
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
     this.#on.unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
@@ -221,17 +220,13 @@ export class SotwType extends SubscribedType {
     if (fullState) for (const collection of subscriptions.collections()) this.endError(collection);
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#attribute(puts);
-    if (fullState) this.#resolvePresent(lacking);
+    if (fullState) this.#resolvePresent(missing);
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
-    const kept = new VariantSet(
-      missing.filter((identity) => this.#mayStillExist(identity, lacking, namesWithErrors)),
-    );
-    this.remove(missing.filter((identity) => !kept.has(identity)));
-    const allRemoved = kept.size === 0;
-    // Who has another variant now is not served what stays for others.
-    const cannotDelete = fullState ? new Set(kept.all().map(({ name }) => name)) : true;
+    const gone = missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors));
+    this.remove(gone);
+    const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
     const mayComplete = fullState && !this.#storeSwept && allRemoved && namesWithErrors.size === 0;
@@ -239,7 +234,7 @@ export class SotwType extends SubscribedType {
     if (complete) this.#storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
-    return this.saying({ version, puts, heartbeats, resourceErrors, complete, cannotDelete });
+    return this.saying({ version, puts, heartbeats, resourceErrors, complete, cannotDelete: !fullState });
   }
 
   /** `isRepeatable`: the same resources again would say nothing new. */
@@ -290,7 +285,8 @@ export class SotwType extends SubscribedType {
   }
 
   /** A name that is present is resolved, even if nothing changed: if it is missing later, it is absent. */
-  #resolvePresent(lacking: VariantSet): void {
+  #resolvePresent(missing: readonly Identity[]): void {
+    const lacking = new VariantSet(missing);
     for (const subscription of [...this.subscriptions.unresolved]) {
       if (subscription.kind !== 'name' || subscription.requestNumber === 0) continue;
       const present = this.covered(subscription).some(
@@ -333,37 +329,16 @@ export class SotwType extends SubscribedType {
   }
 
   /** Whether it may be there although this response does not have it. */
-  #mayStillExist(
-    missing: Identity,
-    lacking: VariantSet,
-    namesWithErrors: ReadonlySet<ResourceName>,
-  ): boolean {
-    const { name, constraints } = missing;
-    const known = this.acked.get(name, constraints.key);
-    const matching = this.subscriptions.matching(name, known?.aliases ?? [], constraints);
-    const failing = [name, WILDCARD, parentGlob(name) ?? WILDCARD].some((one) => namesWithErrors.has(one));
-    if (failing && this.#isNeeded(missing, matching, lacking)) return true;
+  #mayStillExist({ name, constraints }: Identity, namesWithErrors: ReadonlySet<ResourceName>): boolean {
+    const glob = parentGlob(name);
+    if (namesWithErrors.has(name) || namesWithErrors.has(WILDCARD)) return true;
+    if (glob !== undefined && namesWithErrors.has(glob)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet.
+    const known = this.acked.get(name, constraints.key);
     if (known?.confirmed === true) return false;
+    const matching = this.subscriptions.matching(name, known?.aliases ?? [], constraints);
     return matching.length > 0 && !matching.some((one) => one.resolvedOnThisStream || one.anyResponseAnswers);
-  }
-
-  /** Somebody who is shown it has no other variant in this response. */
-  #isNeeded(
-    { name, constraints }: Identity,
-    subscriptions: readonly UpstreamSubscription[],
-    lacking: VariantSet,
-  ): boolean {
-    const { acked } = this;
-    return subscriptions.some(({ kind, selector, interests }) => {
-      const held = kind === 'name' ? acked.called(selector) : acked.of(name);
-      const others = held.filter((variant) => !lacking.has(variant));
-      return interests
-        .values()
-        .filter(({ parameters }) => constraints.matches(parameters))
-        .some(({ parameters }) => !others.some((other) => other.constraints.matches(parameters)));
-    });
   }
 }
 

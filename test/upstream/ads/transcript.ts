@@ -259,9 +259,7 @@ function formatTransaction(transaction: Transaction): string {
   for (const { name, constraints } of transaction.heartbeats) words.push(`~${name}${formatted(constraints)}`);
   for (const { name, code } of transaction.resourceErrors) words.push(`!${name}:${code}`);
   if (transaction.complete) words.push('complete');
-  const { cannotDelete } = transaction;
-  if (cannotDelete === true) words.push('partial');
-  else if (cannotDelete !== false) words.push(...list('partial ', [...cannotDelete]));
+  if (transaction.cannotDelete) words.push('partial');
   words.push(
     ...list(
       'settled ',
