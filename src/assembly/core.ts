@@ -31,7 +31,7 @@ import { Traffic } from '../rollout/traffic.ts';
 import type { Fleet } from '../rollout/waiting.ts';
 import { logGrpc } from '../upstream/ads/grpc-channel.ts';
 import { extensionShare } from '../upstream/ads/subscribed-type.ts';
-import { claims } from '../upstream/claims.ts';
+import { claimant } from '../upstream/claims.ts';
 import { Accounts } from '../wire/accounts.ts';
 import type { ConnectionBounds } from '../wire/client-connections.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -245,7 +245,7 @@ export class Core {
       refusal: role.refusal,
       isServed: role.isServed,
       leavesBehind: ({ type, selector }) => {
-        const upstream = this.config.upstreams.find((one) => claims(one.claims, type, selector));
+        const upstream = claimant(this.config.upstreams, type, selector);
         return upstream?.kind === 'ads' && upstream.protocol === 'SOTW';
       },
       downstream: {

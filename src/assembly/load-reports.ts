@@ -26,7 +26,7 @@ import type { Tally } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
 import { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { sessionParameters } from '../upstream/ads/stamp.ts';
-import { claims } from '../upstream/claims.ts';
+import { claimant } from '../upstream/claims.ts';
 import { originOfFeatures } from '../wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Refusal } from '../wire/refusal.ts';
@@ -298,7 +298,7 @@ export class SubscribedUpstreams {
     return getOrMake(byType, type, () => {
       const names = new Set<string>();
       for (const { selector } of selection.entries.values()) {
-        const found = upstreams.find((upstream) => claims(upstream.claims, type, selector));
+        const found = claimant(upstreams, type, selector);
         if (found !== undefined) names.add(found.name);
       }
       return names;

@@ -8,7 +8,7 @@ import {
 } from '../cache/persistence/persistence.ts';
 import type { Config, UpstreamConfig } from '../config/config.ts';
 import { knownTypes } from '../model/types.ts';
-import { claims } from '../upstream/claims.ts';
+import { claimant } from '../upstream/claims.ts';
 import { formatAddress } from '../wire/address.ts';
 
 const secrets = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
@@ -30,7 +30,7 @@ export function makePersistence(
     path,
     leaveOut: persistence.secrets ? leaveOut : [...leaveOut, ...secrets],
     upstreams: () => identities(config()),
-    serves: (type, selector) => config().upstreams.find((one) => claims(one.claims, type, selector))?.name,
+    serves: (type, selector) => claimant(config().upstreams, type, selector)?.name,
   });
 }
 

@@ -22,7 +22,7 @@ import type { Pace } from '../model/time-slices.ts';
 import { type Interest, idOf } from '../model/transaction.ts';
 import type { Relay } from '../relay.ts';
 import { sessionParameters } from '../upstream/ads/stamp.ts';
-import { claims } from '../upstream/claims.ts';
+import { claimant } from '../upstream/claims.ts';
 import { ASKER_GONE, invalid, rpcError } from '../wire/connect.ts';
 import { ClientRules } from './clients.ts';
 
@@ -179,7 +179,7 @@ class Preview {
   }
 
   #session(config: Config, type: TypeUrl, selector: string, of: Parameters, when: 'before' | 'after'): void {
-    const upstream = claimant(config, type, selector);
+    const upstream = claimant(config.upstreams, type, selector);
     if (upstream?.kind !== 'ads') return;
     const parameters = sessionParameters(upstream.variants, config.parameters, of);
     const key = JSON.stringify([upstream.name, parameters.key]);
@@ -257,7 +257,7 @@ class Preview {
     before: Parameters,
     after: Parameters,
   ): string | Interest | undefined {
-    const upstream = claimant(this.#after, type, name);
+    const upstream = claimant(this.#after.upstreams, type, name);
     if (upstream === undefined) return 'UNCLAIMED';
     if (!access.allows(type, name)) return 'DENIED';
     const value = this.#relay.store.peek(type, name, after);
@@ -304,10 +304,6 @@ const mergedRules = (rules: readonly Plain<UnreadRule>[]): Plain<UnreadRule>[] =
 
 const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
   upstreams.map((one) => [one.name, one.claims]);
-
-/** The first upstream that claims a name serves it. */
-const claimant = ({ upstreams }: Config, type: TypeUrl, selector: string): UpstreamConfig | undefined =>
-  upstreams.find((upstream) => claims(upstream.claims, type, selector));
 
 /** The sessions of one that has changed are opened again. */
 export function upstreamChanges(before: Config, after: Config): Effect['upstreams'] {

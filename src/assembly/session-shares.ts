@@ -4,7 +4,7 @@ import type { ParametersKey, TypeUrl } from '../model/brand.ts';
 import { countIn, getOrMake } from '../model/maps.ts';
 import type { Selection } from '../model/selection.ts';
 import { restrict } from '../upstream/ads/stamp.ts';
-import { claims } from '../upstream/claims.ts';
+import { claimant } from '../upstream/claims.ts';
 import type { Account } from '../wire/accounts.ts';
 
 /**
@@ -93,7 +93,7 @@ export class SessionShares implements SessionLimits {
 
   /** The upstream has a session for each parameter set. */
   #decidesByNode(type: TypeUrl, selector: string): boolean {
-    const upstream = this.#config.upstreams.find((one) => claims(one.claims, type, selector));
+    const upstream = claimant(this.#config.upstreams, type, selector);
     return upstream?.kind === 'ads' && upstream.variants === 'PER_PARAMETERS';
   }
 

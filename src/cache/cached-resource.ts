@@ -101,8 +101,8 @@ export class CachedResource {
 
   /** Whether no parameter set has another choice in one than in the other. */
   hasBindingsOf(other: CachedResource): boolean {
-    const own = [...(this.#bindings ?? [])];
-    return own.every(([parameters, variant]) => (other.bindings?.get(parameters) ?? variant) === variant);
+    const own = this.#bindings?.entries();
+    return own?.every(([of, variant]) => (other.bindings?.get(of) ?? variant) === variant) ?? true;
   }
 
   /** Takes the choices that were made in `other` and not here. */

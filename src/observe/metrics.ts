@@ -392,8 +392,7 @@ const OTHER_TYPES = 'other';
 
 /**
  * A name for a type as a label: the short name, an unknown type's URL, `other` past the first unknown ones and where the
- * type cannot be told. A type keeps its URL once it has it. `isServed`: there is a resource of this
- * type.
+ * type cannot be told. A type keeps its URL once it has it. `isServed`: there is a resource of this type.
  */
 export function typeLabels(isServed: (type: TypeUrl) => boolean): (type: TypeUrl) => string {
   const unknown = new Set<TypeUrl>();

@@ -38,6 +38,13 @@ export function claims(options: ClaimOptions, type: TypeUrl, selector: string): 
   return (types.length === 0 || types.includes(type)) && (names.length === 0 || named(names, selector));
 }
 
+/** The first upstream that claims a name serves it. */
+export const claimant = <Upstream extends { readonly claims: ClaimOptions }>(
+  upstreams: readonly Upstream[],
+  type: TypeUrl,
+  selector: string,
+): Upstream | undefined => upstreams.find((one) => claims(one.claims, type, selector));
+
 /** Asked for each name of each transaction where there are several upstreams. */
 const compiled = new WeakMap<readonly NamePattern[], NamePatterns>();
 

@@ -17,7 +17,7 @@ import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/update-traces.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../rollout/canaries.ts';
-import { claims } from '../upstream/claims.ts';
+import { claimant } from '../upstream/claims.ts';
 import { answerGraceMs as siblingsGraceMs } from '../upstream/siblings.ts';
 import { TlsSessions } from '../wire/tls-sessions.ts';
 import { feedUpstream, workerConfig } from './feed.ts';
@@ -432,6 +432,6 @@ export class OutageGate {
   }
 
   #upstreamOf({ type, selector }: Interest): ClaimingUpstream | undefined {
-    return this.#upstreams.find((one) => claims(one.claims, type, selector));
+    return claimant(this.#upstreams, type, selector);
   }
 }

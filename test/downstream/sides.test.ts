@@ -60,6 +60,18 @@ class Setting {
   }
 }
 
+/** Who asks for two clusters by name, of which upstream has the first. `says`: what it says next. */
+function asking(first: Parameters<Setting['delta']>, ...others: Parameters<Setting['delta']>[]) {
+  const setting = new Setting();
+  const client = setting.delta(...first);
+  const clients = [client, ...others.map((other) => setting.delta(...other))];
+  for (const one of clients) one.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
+  const says = (part: object): void =>
+    setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
+  says({ puts: [put(url('cds'), 'a', '1')] });
+  return { setting, client, clients, says };
+}
+
 describe('sides', () => {
   it('canaries get a change, the others get it with the release, over SotW', () => {
     const setting = new Setting();
@@ -211,12 +223,7 @@ describe('sides', () => {
       expect(told(client)).to.deep.equal([]);
     });
     it('§8.2 is not told again after the release, nor when it is no canary any more', () => {
-      const setting = new Setting();
-      const client = setting.delta('one', 'canary');
-      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
-      const says = (part: object): void =>
-        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
-      says({ puts: [put(url('cds'), 'a', '1')] });
+      const { setting, client, says } = asking(['one', 'canary']);
       says({ puts: [put(url('cds'), 'a', '2')] });
       says({ resourceErrors: [fault('a', 7)] });
       expect(told(client)).to.deep.equal(['a 7']);
@@ -228,12 +235,7 @@ describe('sides', () => {
       expect(told(client)).to.deep.equal([]);
     });
     it('§8.2 is none that waited while its name was frozen: that is told when the freeze ends', () => {
-      const setting = new Setting();
-      const client = setting.delta('one', 'canary');
-      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
-      const says = (part: object): void =>
-        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
-      says({ puts: [put(url('cds'), 'a', '1')] });
+      const { setting, client, says } = asking(['one', 'canary']);
       setting.gate.freeze();
       says({ puts: [put(url('cds'), 'a', '2')] });
       says({ resourceErrors: [fault('a', 7)] });
@@ -244,12 +246,7 @@ describe('sides', () => {
       expect(told(client)).to.deep.equal(['a 7']);
     });
     it('§8.2 is told to each side once, though something else of its name is queued at the release', () => {
-      const setting = new Setting();
-      const clients = [setting.delta('canary', 'canary'), setting.delta('other')];
-      for (const client of clients) client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
-      const says = (part: object): void =>
-        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
-      says({ puts: [put(url('cds'), 'a', '1')] });
+      const { setting, clients, says } = asking(['canary', 'canary'], ['other']);
       says({ puts: [put(url('cds'), 'a', '2')] });
       says({ resourceErrors: [fault('a', 7)] });
       expect(clients.map(told)).to.deep.equal([['a 7'], []]);
@@ -264,12 +261,7 @@ describe('sides', () => {
       expect(clients.map(told)).to.deep.equal([[], []]);
     });
     it('§8.2 is told once, if upstream has gone back with it when the change before that is discarded', () => {
-      const setting = new Setting();
-      const clients = [setting.delta('canary', 'canary'), setting.delta('other')];
-      for (const client of clients) client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
-      const says = (part: object): void =>
-        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
-      says({ puts: [put(url('cds'), 'a', '1')] });
+      const { setting, clients, says } = asking(['canary', 'canary'], ['other']);
       says({ puts: [put(url('cds'), 'a', '2')] });
       setting.gate.queueing(() => true);
       says({ puts: [put(url('cds'), 'a', '1')], resourceErrors: [fault('a', 7)] });
@@ -282,12 +274,7 @@ describe('sides', () => {
       expect(clients.map(told)).to.deep.equal([[], []]);
     });
     it('§8.2 is one of many: what only the other side has is told', () => {
-      const setting = new Setting();
-      const client = setting.delta('one');
-      client.send('cds', { resourceNamesSubscribe: ['a', 'b'] });
-      const says = (part: object): void =>
-        setting.relay.says({ type: url('cds'), holder: namedHolder, ...part, resolved: [] });
-      says({ puts: [put(url('cds'), 'a', '1')] });
+      const { setting, client, says } = asking(['one']);
       says({ puts: [put(url('cds'), 'a', '2')] });
       says({ resourceErrors: [fault('a', 7)] });
       says({ puts: [put(url('cds'), 'b', '1')] });

@@ -6,6 +6,18 @@ import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
 import { clientsOf } from './support/relay-state.ts';
 
+const relayOf = (
+  { address }: ModelPlane,
+  protocol: 'SOTW' | 'DELTA',
+  workers: number,
+): Promise<RelayProcess> =>
+  RelayProcess.start({
+    drain_timeout: '100ms',
+    upstreams: [upstream(address, protocol)],
+    cache: { idle_ttl: '1h' },
+    ...(workers === 0 ? {} : { workers }),
+  });
+
 describe('endpoints of clusters that have gone', function () {
   this.timeout(60_000);
 
@@ -14,12 +26,7 @@ describe('endpoints of clusters that have gone', function () {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1', b: '1' });
       plane.set('eds', { a: '1', b: '1' });
-      await using relay = await RelayProcess.start({
-        drain_timeout: '100ms',
-        upstreams: [upstream(plane.address, 'SOTW')],
-        cache: { idle_ttl: '1h' },
-        ...(workers === 0 ? {} : { workers }),
-      });
+      await using relay = await relayOf(plane, 'SOTW', workers);
       const endpoints = () => relay.metric('cache_resources', 'type="eds"');
       {
         using pool = new ClientPool(relay.xds, 1);
@@ -45,12 +52,7 @@ describe('endpoints of clusters that have gone', function () {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });
       plane.set('eds', { a: '1', b: '1' });
-      await using relay = await RelayProcess.start({
-        drain_timeout: '100ms',
-        upstreams: [upstream(plane.address, 'DELTA')],
-        cache: { idle_ttl: '1h' },
-        ...(workers === 0 ? {} : { workers }),
-      });
+      await using relay = await relayOf(plane, 'DELTA', workers);
       const endpoints = () => relay.metric('cache_resources', 'type="eds"');
       {
         using pool = new ClientPool(relay.xds, 1);
