@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts';
 import { admitsOnlyRelays } from '../config/warnings.ts';
 import type { DownstreamServices, StreamEvents, StreamLimits } from '../downstream/services.ts';
 import { Taps } from '../downstream/taps.ts';
-import { type Route, XdsServer, type XdsServerOptions } from '../downstream/xds-server.ts';
+import { type Route, type StreamAdmission, XdsServer } from '../downstream/xds-server.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, isVariant } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
@@ -26,7 +26,7 @@ export interface SiblingServingOptions {
   readonly relayId: string;
   readonly events: StreamEvents;
   readonly limits: () => StreamLimits;
-  readonly refuses: XdsServerOptions['refuses'];
+  readonly refuses: StreamAdmission['refuses'];
   readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
   readonly defer: (run: () => void) => void;
 }
@@ -64,12 +64,12 @@ export class SiblingServing {
       isUnavailable: () => false,
       refusal: () => undefined,
     };
-    this.#server = new XdsServer(services, {
+    const streams: StreamAdmission = {
       refuses,
-      streamPrefix: 'sibling-',
       opened: ({ transport }) => admission.streamOpened(transport.peer),
       closed: ({ transport }) => admission.streamClosed(transport.peer),
-    });
+    };
+    this.#server = new XdsServer(services, streams, 'sibling-');
   }
 
   /** Other rules are in force. */
