@@ -7,7 +7,7 @@ import { formatSeconds } from '../../observe/format.ts';
 import type { Log } from '../../observe/log.ts';
 import { type Address, formatAddress, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import type { ClaimOptions } from '../claims.ts';
+import type { Claims } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
@@ -18,7 +18,7 @@ import type { Services } from './suspicion.ts';
 /** Times are milliseconds. */
 export interface AdsUpstreamOptions extends GrpcChannelOptions {
   readonly name: string;
-  readonly claims: ClaimOptions;
+  readonly claims: Claims;
   /** In order of preference; at least one. */
   readonly endpoints: readonly Address[];
   readonly protocol: 'DELTA' | 'SOTW';

@@ -16,7 +16,7 @@ import { typeInfo } from '../../model/types.ts';
 import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
 import { DirectoryWatches, type WatchDirectory } from '../../wire/directory-watches.ts';
-import { type ClaimOptions, claims } from '../claims.ts';
+import { type Claims, claims } from '../claims.ts';
 import { VariantSet } from '../variant-set.ts';
 import {
   describe,
@@ -39,7 +39,7 @@ export interface FilesystemOptions {
   readonly name: string;
   /** A directory, or one file; relative to the working directory. */
   readonly path: string;
-  readonly claims: ClaimOptions;
+  readonly claims: Claims;
   /** limits.max_constraint_depth. */
   readonly maxConstraintDepth: number;
   /** The upstream that it takes the place of. What that has read of the same path stays its last good content. */

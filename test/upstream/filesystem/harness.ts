@@ -5,7 +5,7 @@ import { resourceName, typeUrl } from '../../../src/model/brand.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import type { Interest, Removal, Transaction } from '../../../src/model/transaction.ts';
-import { CLAIMS_EVERYTHING, type ClaimOptions } from '../../../src/upstream/claims.ts';
+import { CLAIMS_EVERYTHING, type Claims } from '../../../src/upstream/claims.ts';
 import {
   type FilesystemOptions,
   FilesystemUpstream,
@@ -55,7 +55,7 @@ export class Harness {
   private constructor(
     root: string,
     path: string,
-    claims: ClaimOptions,
+    claims: Claims,
     options: Partial<FilesystemOptions> = {},
   ) {
     this.root = root;
