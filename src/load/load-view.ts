@@ -9,12 +9,6 @@ export interface ReportingClass {
   readonly parameters: Parameters;
 }
 
-/** What clients of one class said of one cluster. */
-export interface ShownLoad extends Readonly<Counts> {
-  readonly cluster: string;
-  readonly of: ReportingClass;
-}
-
 /** What is shown is of the last one of these, and of what has passed of the next. Milliseconds. */
 const windowMs = 30_000;
 /** Rows that one process keeps for one window; a peer may make half of them. Reports of others count in sums only. */
@@ -58,12 +52,12 @@ export class LoadView {
     }
   }
 
-  /** `seconds`: over how long. */
-  rows(): { readonly loads: readonly ShownLoad[]; readonly seconds: number } {
+  /** What clients of each class said of each cluster. `seconds`: over how long. */
+  rows() {
     const now = this.#clock.monotonic();
     const current = this.#windowAt(now);
     const windows = this.#last === undefined ? [current] : [this.#last, current];
-    const shown = new Map<string, ShownLoad & Counts>();
+    const shown = new Map<string, Counts & { readonly cluster: string; readonly of: ReportingClass }>();
     for (const { classes } of windows)
       for (const { of, rows } of classes.values())
         for (const [cluster, row] of rows) {
