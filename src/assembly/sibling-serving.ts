@@ -19,7 +19,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { ClientRules } from './clients.ts';
 
-export interface SiblingServingOptions {
+interface SiblingServingOptions {
   readonly clock: Clock;
   readonly relay: Relay;
   /** This relay's own id: a name of all replicas is its own name too. */
@@ -141,7 +141,7 @@ export class SiblingServing {
 }
 
 /** How siblings are read by the rules in force. They send the parameters that were derived for their clients. */
-export class SiblingRules extends ClientRules {
+class SiblingRules extends ClientRules {
   readonly #onlyRelays: boolean;
 
   constructor(config: Config) {
@@ -161,7 +161,7 @@ const listIntervalMs = 1000;
 const LISTED: Holder = { key: 'interests', upstream: '', role: 'wildcard' };
 
 /** What this relay can answer, as resources: so a new replica learns what it will be asked for. */
-export class InterestList {
+class InterestList {
   readonly #relay: Relay;
   readonly #clock: Clock;
   readonly #store: Store;

@@ -22,7 +22,7 @@ import {
 } from './source.ts';
 
 /** A file as plain values, before the schema is applied. */
-export interface ParsedDocument {
+interface ParsedDocument {
   /** Undefined: the text is not YAML. */
   readonly value: unknown;
   readonly places: ReadonlyMap<string, SourceRange>;
@@ -218,7 +218,7 @@ function syntaxMessage(code: string, message: string, text: string, offset: numb
 /** The process's environment, or a test's. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface Expanded {
+interface Expanded {
   readonly text: string;
   /** The text has a reference to the environment, whether or not the variable is set. */
   readonly substituted: boolean;

@@ -51,7 +51,7 @@ export const parseConfig = (
 ): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, () => []));
 
 /** What is known of a file of which something may be wrong. */
-export interface ExaminedConfig {
+interface ExaminedConfig {
   readonly problems: readonly ConfigProblem[];
   /** Undefined: the schema refuses it. There may be problems beside it: with the files that it names. */
   readonly config: Config | undefined;

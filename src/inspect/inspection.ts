@@ -150,7 +150,8 @@ export function inspection(inspected: InspectedProcess): Inspection {
       const { state, value, reason } = asked.value;
       return { check: { name, state, value, reason, recent: [] } };
     },
-    setLogLevel: (request, { operator }) => setLogLevel(request, operator, inspected.logLevels, inspected.log),
+    setLogLevel: (request, { operator }) =>
+      setLogLevel(request, operator, inspected.logLevels, inspected.log),
   };
 
   function ready(): ReadinessReport {

@@ -5,7 +5,7 @@ import type { Payload, Variant } from './resource.ts';
 import { canonicalInBody } from './xdstp.ts';
 
 /** What others need to know of a Cluster. Its Any stays closed but for these fields. */
-export interface ClusterFacts {
+interface ClusterFacts {
   /** eds_cluster_config.service_name (3.2) of the Cluster, by default its name (1): whether or not it has endpoints by EDS. */
   readonly service: ResourceName;
   /** By its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or cluster_type (38). */

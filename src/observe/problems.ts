@@ -2,7 +2,7 @@ import { ago } from './format.ts';
 
 /** The words of alerts. What is only for information is no problem: nothing waits for an operator. */
 export const severities = ['critical', 'warning', 'info'] as const;
-export type Severity = (typeof severities)[number];
+type Severity = (typeof severities)[number];
 
 /**
  * Everything that can be wrong, in the order in which problems are listed where nothing else decides. Alerts, problems
@@ -65,7 +65,7 @@ export function countedLong(count: number, noun: string): string {
 }
 
 /** What the sentence needs of a problem (AdminService's Problem). */
-export interface ToldProblem {
+interface ToldProblem {
   readonly severity: string;
   readonly short: string;
   readonly since: string;

@@ -61,9 +61,7 @@ describe("a control plane's certificate", () => {
     expect(identityError('a.test', [], peer)?.message).to.equal(
       `the control plane's certificate has URI:${plane}, DNS:cp.test: it is not for a.test (see server_name and server_identities)`,
     );
-    expect(
-      identityError('a.test', ['dns:b.test', 'spiffe://x/y'], peer)?.message,
-    ).to.equal(
+    expect(identityError('a.test', ['dns:b.test', 'spiffe://x/y'], peer)?.message).to.equal(
       `the control plane's certificate has URI:${plane}, DNS:cp.test: none of it is in server_identities: dns:b.test, spiffe://x/y`,
     );
   });

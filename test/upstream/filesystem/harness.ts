@@ -52,12 +52,7 @@ export class Harness {
   readonly upstream: FilesystemUpstream;
   readonly #waiting = new Set<() => void>();
 
-  private constructor(
-    root: string,
-    path: string,
-    claims: Claims,
-    options: Partial<FilesystemOptions> = {},
-  ) {
+  private constructor(root: string, path: string, claims: Claims, options: Partial<FilesystemOptions> = {}) {
     this.root = root;
     this.path = path;
     const log = {
