@@ -502,15 +502,13 @@ interface Difference {
   readonly type: TypeUrl;
   readonly name: string;
   readonly change: ChangeKind;
-  readonly variants: readonly ComparedVariants[];
+  readonly variants: readonly {
+    readonly constraints: string;
+    readonly from: Comparable | undefined;
+    readonly to: Comparable | undefined;
+  }[];
   /** Nobody has it before the change that is judged has ended. Absent: false. */
   readonly queued?: boolean;
-}
-
-interface ComparedVariants {
-  readonly constraints: string;
-  readonly from: Comparable | undefined;
-  readonly to: Comparable | undefined;
 }
 
 type ChangeKind = 'ADDED' | 'CHANGED' | 'REMOVED';
@@ -527,7 +525,7 @@ function differenceOf(
   return { type, name, change: changeOf(from.length > 0, to.length > 0), variants };
 }
 
-function compared(from: Comparables, to: Comparables): readonly ComparedVariants[] {
+function compared(from: Comparables, to: Comparables): Difference['variants'] {
   const [before] = from;
   const [after] = to;
   // One variant on each side: what differs are its fields, even if it is for others now.
