@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
-import { withoutUserinfo } from '../model/text.ts';
+import { redacted, withoutUserinfo } from '../model/text.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkExpiry, checkNamedFiles, checkPersistence } from './check-files.ts';
 import type { Config } from './config.ts';
@@ -151,8 +151,6 @@ function merge(
   const others = ofValues.filter((problem) => !taken.has(place(problem)));
   return [...ofText, ...others].toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
-
-const redacted = '[redacted]';
 
 /** Keys of free-form metadata whose values are taken for secrets. */
 const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|private[-_]?key|authorization/i;

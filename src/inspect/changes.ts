@@ -49,7 +49,7 @@ import type { Rollout } from '../rollout/rollout.ts';
 import { statusClients } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { isJsonValue } from '../wire/json-fault.ts';
+import { isJsonObject, isJsonValue } from '../wire/json-fault.ts';
 import { redactedJson } from '../wire/redaction.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
@@ -621,7 +621,7 @@ function* differences(path: string, from: JsonValue, to: JsonValue): Iterable<Fo
     for (let index = 0; index < Math.max(from.length, to.length); index++) {
       yield* ofPart(`${path}[${index}]`, from[index], to[index]);
     }
-  } else if (isObject(from) && isObject(to)) {
+  } else if (isJsonObject(from) && isJsonObject(to)) {
     for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
       yield* ofPart(path === '' ? key : `${path}.${key}`, from[key], to[key]);
     }
@@ -639,7 +639,3 @@ function* ofPart(path: string, from: JsonValue | undefined, to: JsonValue | unde
 const isLong = (value: JsonValue): boolean =>
   typeof value === 'object' && value !== null && JSON.stringify(value).length > longestPart;
 const emptyAs = (value: JsonValue): JsonValue => (Array.isArray(value) ? [] : {});
-
-function isObject(json: JsonValue): json is { [key: string]: JsonValue } {
-  return typeof json === 'object' && json !== null && !Array.isArray(json);
-}

@@ -1,8 +1,10 @@
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
-import type { ResourceName } from './brand.ts';
+import { type ResourceName, typeUrl } from './brand.ts';
 import { getOrMake } from './maps.ts';
 import type { Payload, Variant } from './resource.ts';
 import { canonicalInBody } from './xdstp.ts';
+
+export const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 
 const known = new WeakMap<Payload, ReturnType<typeof read>>();
 const discoveryType = varintTag(2);

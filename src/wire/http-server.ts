@@ -182,7 +182,8 @@ export class HttpServer extends Listener {
   }
 }
 
-function pathOf(url: string): string {
+/** Without the query. */
+export function pathOf(url: string): string {
   const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
   const query = target.indexOf('?');
   return query < 0 ? target : target.slice(0, query);
