@@ -19,7 +19,8 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { ClientRules } from './clients.ts';
 
-interface SiblingServingOptions {
+/** What answering siblings needs of a process. */
+interface SiblingParts {
   readonly clock: Clock;
   readonly relay: Relay;
   /** This relay's own id: a name of all replicas is its own name too. */
@@ -37,16 +38,16 @@ interface SiblingServingOptions {
  * stays cached for them. So what siblings ask each other never goes on to a third one.
  */
 export class SiblingServing {
-  readonly #options: SiblingServingOptions;
+  readonly #parts: SiblingParts;
   readonly #server: XdsServer;
   readonly #views: Views;
   readonly #list: InterestList;
   #rules: SiblingRules;
 
-  constructor(config: Config, options: SiblingServingOptions) {
-    this.#options = options;
+  constructor(config: Config, parts: SiblingParts) {
+    this.#parts = parts;
     this.#rules = new SiblingRules(config);
-    const { clock, relay, events, limits, refuses, admission } = options;
+    const { clock, relay, events, limits, refuses, admission } = parts;
     this.#views = this.#viewsOf(relay.store.sides.released);
     this.#list = new InterestList(relay, clock, (catalog) => this.#viewsOf(catalog));
     const services: DownstreamServices = {
@@ -94,7 +95,7 @@ export class SiblingServing {
 
   /** Takes the stream, or says why not. */
   accept(stream: ServerStream, route: Route): GrpcStatus | undefined {
-    const { relayId, events } = this.#options;
+    const { relayId, events } = this.#parts;
     if (stream.header(SIBLING_HEADER) === relayId)
       return { code: Code.FAILED_PRECONDITION, message: 'this relay is not a sibling of itself' };
     if (this.#rules.admits(stream.peer)) return this.#server.accept(stream, route);
@@ -129,13 +130,13 @@ export class SiblingServing {
         markActive: () => {},
         contentOf: () => ({ hasContent: false, bytes: 0 }),
       },
-      clock: this.#options.clock,
+      clock: this.#parts.clock,
       idleMilliseconds: 0,
       maxCacheBytes: () => Number.MAX_SAFE_INTEGER,
-      controlPlane: this.#options.relay.nodeId,
+      controlPlane: this.#parts.relay.nodeId,
       lookedUp: () => {},
       answered: () => {},
-      defer: (run) => this.#options.defer(run),
+      defer: (run) => this.#parts.defer(run),
     });
   }
 }

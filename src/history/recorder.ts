@@ -40,14 +40,12 @@ type Settled = Map<ResourceName, NameSettled>;
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
 /** What clients of another process say to a change, which is known by one name that it changed. */
-export interface ReportedAnswers {
+export interface ReportedAnswers extends Answers {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   /** `contentHash` of a variant that is new, or `gone`. */
   readonly content: string;
   readonly gone: boolean;
-  readonly accepted: number;
-  readonly rejected: number;
   /** How long the last ACK took; undefined: there was none. */
   readonly tookMs: number | undefined;
 }

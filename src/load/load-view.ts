@@ -5,6 +5,7 @@ import type { Payer } from './rows.ts';
 
 /** A class of clients, as operators see it. */
 export interface ReportingClass {
+  /** The same in every process. */
   readonly id: string;
   readonly parameters: Parameters;
 }
