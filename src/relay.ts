@@ -3,7 +3,7 @@ import type { StoreOptions } from './cache/type-table.ts';
 import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
-import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
+import { type StreamAdmission, XdsServer } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
@@ -30,8 +30,7 @@ export interface RelayOptions
   readonly refusesPolls?: RefusesPolls;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
-  /** Who may open a stream, and what hears of it. */
-  readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
+  readonly admission: StreamAdmission;
   /** For metrics and logs. */
   readonly events: Pick<StoreOptions, 'ambiguous'> &
     Pick<ViewsOptions, 'lookedUp' | 'answered'> & {
@@ -122,7 +121,7 @@ export class Relay implements UpstreamSink {
     };
     this.#services = services;
     const { streamPrefix = '' } = options;
-    this.server = new XdsServer(services, { ...options.admission, streamPrefix });
+    this.server = new XdsServer(services, options.admission, streamPrefix);
     this.polls = new Polls(services, options.refusesPolls ?? (() => undefined), streamPrefix);
   }
 

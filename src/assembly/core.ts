@@ -538,7 +538,7 @@ function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
 }
 
 /** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */
-export class Admission implements ConnectionBounds {
+class Admission implements ConnectionBounds {
   readonly #core: Core;
   readonly #role: ProcessRole;
   /** Those that are within their TLS handshake too; the oldest first. */

@@ -353,11 +353,6 @@ interface SotwReading {
   readonly identities: readonly Identity[];
 }
 
-/** Where a resource was in the part of the previous response that is not there again. */
-interface Placed extends Identity {
-  readonly at: number;
-}
-
 /** Judges a response; with a previous one, only what differs from it, unless that is not enough. */
 function* readSotw(
   parts: ResponseParts,
@@ -373,7 +368,7 @@ function* readSotw(
   if (!read.ok) return read;
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
-  const before = new VariantSet<Placed>(
+  const before = new VariantSet<Identity & { readonly at: number }>(
     replaced.map(({ name, constraints }, at) => ({ name, constraints, at })),
   );
   const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);
