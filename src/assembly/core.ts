@@ -369,6 +369,7 @@ export class Core {
     this.accounts.reload();
     this.#sessionShares.reload(config);
     this.loadReports.reload();
+    this.relay.makeRoom();
     this.reapplyRules();
     this.changed();
   }
