@@ -78,8 +78,8 @@ export class Relay implements UpstreamSink {
   readonly #services: DownstreamServices;
   readonly #expiries = new Map<string, { readonly deadline: number; readonly timer: Timer }>();
   #upstreams: readonly Upstream[] = [];
-  /** An interest is ending: what its upstream says of that needs no room. */
-  #isEnding = false;
+  /** Room is made, or an interest ends, after which it is: what either leads to makes none by itself. */
+  #isMakingRoom = false;
   /** What makes room goes on in a later turn. */
   #isRoomDue = false;
 
@@ -337,17 +337,19 @@ export class Relay implements UpstreamSink {
 
   #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
-    this.#isEnding = true;
-    // First: that nobody subscribes to it is nothing that upstream has said of it.
-    const commits = this.#stores.removeInterest(interest);
+    const isOutermost = !this.#isMakingRoom;
+    this.#isMakingRoom = true;
     try {
+      // First: that nobody subscribes to it is nothing that upstream has said of it.
+      const commits = this.#stores.removeInterest(interest);
       this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+      const left = before - this.store.variants(interest.type);
+      if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
+      for (const commit of commits) this.#publish(commit);
     } finally {
-      this.#isEnding = false;
+      if (isOutermost) this.#isMakingRoom = false;
     }
-    const left = before - this.store.variants(interest.type);
-    if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
-    for (const commit of commits) this.#publish(commit);
+    this.makeRoom();
   }
 
   /** Protocol §8, TTL: the relay runs the upstream's timers, one for each variant, which must not keep an old body. */
@@ -386,15 +388,20 @@ export class Relay implements UpstreamSink {
    * rest ends in later turns.
    */
   makeRoom(): void {
-    if (this.#isEnding) return;
-    const { store } = this;
-    const { interests } = this.views;
-    for (let left = endsPerTurn; store.bytes > this.#options.maxCacheBytes(); left--) {
-      if (left === 0) {
-        this.#makeRoomLater();
-        return;
+    if (this.#isMakingRoom) return;
+    this.#isMakingRoom = true;
+    try {
+      const { store } = this;
+      const { interests } = this.views;
+      for (let left = endsPerTurn; store.bytes > this.#options.maxCacheBytes(); left--) {
+        if (left === 0) {
+          this.#makeRoomLater();
+          return;
+        }
+        if (!interests.evict() && !store.held.dropUnwanted()) return;
       }
-      if (!interests.evict() && !store.held.dropUnwanted()) return;
+    } finally {
+      this.#isMakingRoom = false;
     }
   }
 

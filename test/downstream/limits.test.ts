@@ -491,6 +491,21 @@ describe('limits', () => {
       expect(relay.evicted).to.deep.equal(['size 2']);
     });
 
+    it('max_bytes: what is held of a name goes with the last interest in it', () => {
+      const said = { type: type('eds'), holder: namedHolder };
+      const relay = new InMemoryRelay({ maxCacheBytes: 1000 });
+      const client = relay.sotw();
+      client.send('eds', { resourceNames: ['a'] });
+      relay.says({ ...said, puts: [put(type('eds'), 'a', 'x'.repeat(2000))] });
+      relay.relay.gate.gatedTypes(new Set([type('eds')]));
+      relay.says({ ...said, puts: [put(type('eds'), 'a', '2')] });
+      relay.upstream.unsubscribed = () => relay.says({ ...said, unwanted: true, complete: true });
+      client.disconnect();
+      relay.clock.advance(2000);
+      relay.settle();
+      expect(relay.relay.store.bytes).to.be.lessThan(1000);
+    });
+
     it('max_bytes: thousands that make room at once are counted once each', () => {
       const names = Array.from({ length: 2000 }, (_, index) => `n${index}`);
       const said = { type: type('eds'), holder: namedHolder };
