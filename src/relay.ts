@@ -80,6 +80,8 @@ export class Relay implements UpstreamSink {
   #upstreams: readonly Upstream[] = [];
   /** Room is made, or an interest ends, after which it is: what either leads to makes none by itself. */
   #isMakingRoom = false;
+  /** Since it was last looked for: an interest has ended, or names of an earlier time are shown. */
+  #mayHoldUnwanted = false;
   /** What makes room goes on in a later turn. */
   #isRoomDue = false;
 
@@ -339,6 +341,7 @@ export class Relay implements UpstreamSink {
     const before = this.store.variants(interest.type);
     const isOutermost = !this.#isMakingRoom;
     this.#isMakingRoom = true;
+    this.#mayHoldUnwanted = true;
     try {
       // First: that nobody subscribes to it is nothing that upstream has said of it.
       const commits = this.#stores.removeInterest(interest);
@@ -379,30 +382,18 @@ export class Relay implements UpstreamSink {
   }
 
   #show(commit: Commit): void {
+    if (commit.operation !== undefined) this.#mayHoldUnwanted = true;
     this.views.publish(commit);
     this.#options.published?.(commit);
   }
 
   /**
    * What nobody subscribes to ends, the least recently used first, as long as the cache has more than it may. Of many the
-   * rest ends in later turns.
+   * rest ends in later turns. So does what is held of names that nobody subscribes to: all that is held is looked at, once
+   * in a turn, however many interests end or begin in it.
    */
   makeRoom(): void {
-    if (this.#isMakingRoom) return;
-    this.#isMakingRoom = true;
-    try {
-      const { store } = this;
-      const { interests } = this.views;
-      for (let left = endsPerTurn; store.bytes > this.#options.maxCacheBytes(); left--) {
-        if (left === 0) {
-          this.#makeRoomLater();
-          return;
-        }
-        if (!interests.evict() && !store.held.dropUnwanted()) return;
-      }
-    } finally {
-      this.#isMakingRoom = false;
-    }
+    this.#endIdle(() => this.#makeRoomLater());
   }
 
   #makeRoomLater(): void {
@@ -410,7 +401,27 @@ export class Relay implements UpstreamSink {
     this.#isRoomDue = true;
     this.#options.defer(() => {
       this.#isRoomDue = false;
-      this.makeRoom();
+      this.#endIdle((isEnough) => {
+        this.store.held.dropUnwanted(isEnough);
+        this.#mayHoldUnwanted = isEnough();
+      });
     });
+  }
+
+  /** `noneLeft`: called where that was not enough, and something may be held that nobody subscribes to. */
+  #endIdle(noneLeft: (isEnough: () => boolean) => void): void {
+    if (this.#isMakingRoom) return;
+    this.#isMakingRoom = true;
+    try {
+      const isEnough = (): boolean => this.store.bytes <= this.#options.maxCacheBytes();
+      for (let left = endsPerTurn; !isEnough(); left--) {
+        if (left > 0 && this.views.interests.evict()) continue;
+        if (left === 0) this.#makeRoomLater();
+        else if (this.#mayHoldUnwanted) noneLeft(isEnough);
+        return;
+      }
+    } finally {
+      this.#isMakingRoom = false;
+    }
   }
 }

@@ -300,18 +300,17 @@ export class HeldNames implements Gate {
     return { said, released: contentIn(held.released), canary };
   }
 
-  /** For room in the cache: drops a name that nobody subscribes to. False: there is none. */
-  dropUnwanted(): boolean {
+  /** For room in the cache: drops names that nobody subscribes to until it is enough. */
+  dropUnwanted(isEnough: () => boolean): void {
     for (const table of this.#types()) {
       for (const name of table.held.keys()) {
+        if (isEnough()) return;
         if (table.isHeldSeen(name)) continue;
         table.stopHolding(name);
         this.#tables.journal.resource(table.type, name);
-        this.#tables.forgetIfEmpty(table);
-        return true;
       }
+      this.#tables.forgetIfEmpty(table);
     }
-    return false;
   }
 
   #isFrozen(table: TypeTable, name: ResourceName): boolean {

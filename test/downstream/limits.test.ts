@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { TypeTable } from '../../src/cache/type-table.ts';
 import { transaction } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import {
@@ -11,6 +12,7 @@ import {
   type,
 } from '../support/in-memory-relay.ts';
 import { locator } from '../support/variants.ts';
+import { workOf } from '../support/work.ts';
 import { checkConsistency } from './consistency-check.ts';
 
 describe('limits', () => {
@@ -504,6 +506,32 @@ describe('limits', () => {
       relay.clock.advance(2000);
       relay.settle();
       expect(relay.relay.store.bytes).to.be.lessThan(1000);
+    });
+
+    it('max_bytes: what is held is looked at once in a turn, and only if an interest has ended', () => {
+      const said = { type: type('eds'), holder: namedHolder };
+      const relay = new InMemoryRelay({ maxCacheBytes: 1000 });
+      const names = Array.from({ length: 100 }, (_, index) => `n${index}`);
+      relay.sotw().send('eds', { resourceNames: names });
+      const all = (content: string) => names.map((name) => put(type('eds'), name, content));
+      relay.says({ ...said, puts: all('1') });
+      relay.relay.gate.gatedTypes(new Set([type('eds')]));
+      relay.says({ ...said, puts: all('2') });
+      const others = names.map((name) => `${name} too`);
+      const looks = (run: () => void): number => {
+        const count = workOf(TypeTable.prototype, ['isHeldSeen'], () => {
+          run();
+          relay.settle();
+        });
+        return count;
+      };
+      const client = relay.sotw();
+      expect(looks(() => client.send('eds', { resourceNames: others }))).to.equal(0);
+      client.disconnect();
+      expect(
+        looks(() => relay.clock.advance(2000)),
+        'a hundred ends',
+      ).to.equal(names.length);
     });
 
     it('max_bytes: thousands that make room at once are counted once each', () => {

@@ -551,7 +551,7 @@ export abstract class SubscribedType {
     if (error === undefined || this.isFailing(selector)) return;
     subscription.error = undefined;
     subscription.failed = false;
-    if (resolved) this.#concluded.resolved.push(...interests.values());
+    if (resolved) for (const interest of interests.values()) this.#concluded.resolved.push(interest);
     if (kind !== 'wildcard') return;
     const message = `upstream has answered ${selector}: its error is over`;
     this.stream.add({ kind: 'log', level: 'info', message, type: this.type });
