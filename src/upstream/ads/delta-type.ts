@@ -17,7 +17,7 @@ import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
-import { ResponseParts } from './response-parts.ts';
+import type { ResponseParts } from './response-parts.ts';
 import { SubscribedType } from './subscribed-type.ts';
 import {
   UnansweredUnsubscribed,
@@ -214,8 +214,19 @@ export class DeltaType extends SubscribedType {
     if (!this.isSomethingLeaving) this.#resendable.clear();
   }
 
+  protected mayLackBody(put: Put): boolean {
+    return isUnresolvable(put) || this.#isHeartbeat(put);
+  }
+
+  /** Only its TTL is new, or it has none any more (protocol §4.11). */
+  #isHeartbeat({ any, name, constraints, version, ttlMilliseconds }: Put): boolean {
+    if (any !== undefined || ttlMilliseconds !== undefined) return any === undefined;
+    const known = this.acked.get(name, constraints.key);
+    return known?.confirmed === true && known.version === version;
+  }
+
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const reading = yield* readDelta(new ResponseParts(this.rules, this.stream.options), response);
+    const reading = yield* readDelta(this.partsOf(response), response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
@@ -271,15 +282,15 @@ export class DeltaType extends SubscribedType {
       if (!this.#isSubscribed(put)) continue;
       const known = acked.get(name, constraints.key);
       const repeated = this.#isRepeated(put);
-      const isHeartbeat = put.any === undefined && ttlMilliseconds !== undefined;
+      const isHeartbeat = put.any === undefined;
+      const hasTtl = ttlMilliseconds !== undefined;
       if (isHeartbeat) {
-        if (known === undefined) continue;
+        if (known === undefined || !this.#isHeartbeat(put)) continue;
         known.confirmed = true;
-        known.hasTtl = true;
+        known.hasTtl = hasTtl;
         heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
         puts.push(put);
-        const hasTtl = ttlMilliseconds !== undefined;
         acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });
       }
       this.#markReceived(put);
