@@ -1,5 +1,6 @@
-import { type ConstraintsKey, resourceName, type TypeUrl } from '../../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
+import { NO_PARAMETERS } from '../../model/parameters.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
 import {
@@ -362,8 +363,7 @@ export class DeltaType extends SubscribedType {
     }
     this.#endErrors(subscriptions.matching(name, [], constraints));
     const exact = acked.get(name, constraints.key);
-    // A server without locators for the name may mean any variant: it has no other way to say so.
-    const meant = byName && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
+    const meant = byName ? this.#meantByName(name) : [];
     const removed = exact === undefined ? meant.filter((variant) => !reading.bodies.has(variant)) : [exact];
     for (const variant of removed) this.#removeVariant(variant);
     if (removed.length > 0) return;
@@ -374,6 +374,17 @@ export class DeltaType extends SubscribedType {
       resolvedOnThisStream || responseSeen;
     if (subscriptions.collecting(name).some((one) => one.isFor(constraints) && isAnswered(one)))
       this.remove([identity]);
+  }
+
+  /** A server without locators for the name may mean any variant: it has no other way to say so. */
+  #meantByName(name: ResourceName): readonly AckedVariant[] {
+    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    if (subscriptions.hasLocatorFor(name)) return [];
+    // It may be the answer to the plain name. That says nothing of what a glob shows for other parameters.
+    const isAnswer = subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0;
+    const isLocated = subscriptions.collecting(name).some(({ parameters }) => parameters !== NO_PARAMETERS);
+    const all = acked.of(name);
+    return isAnswer && isLocated ? all.filter((one) => one.constraints.matches(NO_PARAMETERS)) : all;
   }
 
   /**
