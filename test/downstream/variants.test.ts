@@ -487,8 +487,9 @@ describe('variants (protocol §5, TP2)', () => {
           const relay = new InMemoryRelay();
           const client = relay.delta();
           const names = Array.from({ length: count }, (_, index) => `${name}${index}`);
-          const versions = names.map((one) => [one, '1@0123456789abcdef']);
-          client.send('eds', { ...asks, initialResourceVersions: Object.fromEntries(versions) });
+          const versions = names.map((one) => [one, '1@0123456789abcdef'] as const);
+          const initialResourceVersions = Object.fromEntries<string>(versions);
+          client.send('eds', { ...asks, initialResourceVersions });
           relay.clock.advance(100); // a large request is read in turns
           relay.says({ type: eds, complete: true });
           relay.says({ type: eds, holder: namedHolder });
