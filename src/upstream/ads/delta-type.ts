@@ -380,11 +380,14 @@ export class DeltaType extends SubscribedType {
   #meantByName(name: ResourceName): readonly AckedVariant[] {
     const { acked, subscriptions, unansweredUnsubscribed } = this;
     if (subscriptions.hasLocatorFor(name)) return [];
-    // It may be the answer to the plain name. That says nothing of what a glob shows for other parameters.
+    // It may be the answer to the plain name. That says nothing of what a glob or an alias shows for other parameters.
     const isAnswer = subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0;
-    const isLocated = subscriptions.collecting(name).some(({ parameters }) => parameters !== NO_PARAMETERS);
-    const all = acked.of(name);
-    return isAnswer && isLocated ? all.filter((one) => one.constraints.matches(NO_PARAMETERS)) : all;
+    const isForOthers = ({ aliases, constraints }: AckedVariant): boolean =>
+      !constraints.matches(NO_PARAMETERS) &&
+      subscriptions
+        .matching(name, aliases, constraints)
+        .some(({ parameters }) => parameters !== NO_PARAMETERS);
+    return acked.of(name).filter((one) => !isAnswer || !isForOthers(one));
   }
 
   /**
