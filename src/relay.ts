@@ -3,7 +3,7 @@ import type { StoreOptions } from './cache/type-table.ts';
 import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
-import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
+import { type StreamAdmission, XdsServer } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
@@ -30,8 +30,7 @@ export interface RelayOptions
   readonly refusesPolls?: RefusesPolls;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
-  /** Who may open a stream, and what hears of it. */
-  readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
+  readonly admission: StreamAdmission;
   /** For metrics and logs. */
   readonly events: Pick<StoreOptions, 'ambiguous'> &
     Pick<ViewsOptions, 'lookedUp' | 'answered'> & {
@@ -53,6 +52,9 @@ export interface RelayOptions
   /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
   readonly upstreamPerSide?: boolean | undefined;
 }
+
+/** So many interests end in one turn for room: some 70 µs each. */
+const endsPerTurn = 1000;
 
 /**
  * The data path. Responses flow right: an upstream applies a transaction to the store, the views that can see it take
@@ -76,6 +78,10 @@ export class Relay implements UpstreamSink {
   readonly #services: DownstreamServices;
   readonly #expiries = new Map<string, { readonly deadline: number; readonly timer: Timer }>();
   #upstreams: readonly Upstream[] = [];
+  /** An interest is ending: what its upstream says of that needs no room. */
+  #isEnding = false;
+  /** What makes room goes on in a later turn. */
+  #isRoomDue = false;
 
   constructor(options: RelayOptions) {
     const { clock, events } = options;
@@ -122,7 +128,7 @@ export class Relay implements UpstreamSink {
     };
     this.#services = services;
     const { streamPrefix = '' } = options;
-    this.server = new XdsServer(services, { ...options.admission, streamPrefix });
+    this.server = new XdsServer(services, options.admission, streamPrefix);
     this.polls = new Polls(services, options.refusesPolls ?? (() => undefined), streamPrefix);
   }
 
@@ -164,7 +170,7 @@ export class Relay implements UpstreamSink {
     if (restored !== undefined) {
       this.store.restore(restored);
       for (const { interest } of restored.interests) this.prefetch(interest);
-      this.#makeRoom();
+      this.makeRoom();
     }
     for (const upstream of upstreams) upstream.start();
   }
@@ -309,7 +315,7 @@ export class Relay implements UpstreamSink {
     this.#publish(commit);
     traces?.published(commit);
     this.#askForLapsed(transaction, side);
-    this.#makeRoom();
+    this.makeRoom();
   }
 
   /** Upstream prolongs what has expired here: it would not send the body before the content changes. */
@@ -323,7 +329,7 @@ export class Relay implements UpstreamSink {
 
   #subscribe(interest: Interest): void {
     this.#stores.addInterest(interest);
-    this.#makeRoom();
+    this.makeRoom();
     this.#options.events.subscribed?.(interest);
     if (this.#each(interest, (upstream) => upstream.subscribe(interest))) return;
     for (const side of this.#stores.separate) this.#apply(unclaimed(interest), side);
@@ -331,9 +337,14 @@ export class Relay implements UpstreamSink {
 
   #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
+    this.#isEnding = true;
     // First: that nobody subscribes to it is nothing that upstream has said of it.
     const commits = this.#stores.removeInterest(interest);
-    this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+    try {
+      this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+    } finally {
+      this.#isEnding = false;
+    }
     const left = before - this.store.variants(interest.type);
     if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
     for (const commit of commits) this.#publish(commit);
@@ -370,9 +381,29 @@ export class Relay implements UpstreamSink {
     this.#options.published?.(commit);
   }
 
-  #makeRoom(): void {
+  /**
+   * What nobody subscribes to ends, the least recently used first, as long as the cache has more than it may. Of many the
+   * rest ends in later turns.
+   */
+  makeRoom(): void {
+    if (this.#isEnding) return;
     const { store } = this;
     const { interests } = this.views;
-    while (store.bytes > this.#options.maxCacheBytes() && (interests.evict() || store.held.dropUnwanted()));
+    for (let left = endsPerTurn; store.bytes > this.#options.maxCacheBytes(); left--) {
+      if (left === 0) {
+        this.#makeRoomLater();
+        return;
+      }
+      if (!interests.evict() && !store.held.dropUnwanted()) return;
+    }
+  }
+
+  #makeRoomLater(): void {
+    if (this.#isRoomDue) return;
+    this.#isRoomDue = true;
+    this.#options.defer(() => {
+      this.#isRoomDue = false;
+      this.makeRoom();
+    });
   }
 }

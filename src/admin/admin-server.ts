@@ -28,6 +28,7 @@ import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';
 import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
 import { type HttpAnswer, problem } from '../wire/http-answer.ts';
+import { pathOf } from '../wire/http-server.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, collected, maxAnswerBytes, takerKey, written } from './answers.ts';
 import {
@@ -84,7 +85,7 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
 
   return (request, response) => {
-    const path = pathOf(request);
+    const path = pathOf(request.url ?? '/');
     const refusal = refusalOf(request, path);
     if (refusal !== undefined) {
       request.resume();
@@ -125,7 +126,7 @@ async function plain(
 ): Promise<void> {
   // A body would be read as the next request.
   request.resume();
-  const path = pathOf(request);
+  const path = pathOf(request.url ?? '/');
   const route = routes.get(path);
   const { method = '' } = request;
   if (route === undefined) {
@@ -397,13 +398,6 @@ function shared(answer: () => Awaitable<HttpAnswer>): () => Promise<HttpAnswer> 
     current ??= begin();
     return current;
   };
-}
-
-/** Without the query. */
-function pathOf({ url = '/' }: IncomingMessage): string {
-  const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
-  const query = target.indexOf('?');
-  return query < 0 ? target : target.slice(0, query);
 }
 
 function configDump(dump: unknown): HttpAnswer {

@@ -369,6 +369,7 @@ export class Core {
     this.accounts.reload();
     this.#sessionShares.reload(config);
     this.loadReports.reload();
+    this.relay.makeRoom();
     this.reapplyRules();
     this.changed();
   }
@@ -538,7 +539,7 @@ function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
 }
 
 /** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */
-export class Admission implements ConnectionBounds {
+class Admission implements ConnectionBounds {
   readonly #core: Core;
   readonly #role: ProcessRole;
   /** Those that are within their TLS handshake too; the oldest first. */

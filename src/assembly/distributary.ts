@@ -114,12 +114,14 @@ export class Distributary {
                 : undefined;
             },
           );
-    const recorder = new Recorder({
-      clock: systemClock,
-      limits: () => this.#config.history,
-      written: ({ type, revision }) => this.#persistence?.journal.change(type, revision),
-      hearsClients: () => this.#config.workers === 0,
-    });
+    const recorder = new Recorder(
+      {
+        clock: systemClock,
+        limits: () => this.#config.history,
+        written: ({ type, revision }) => this.#persistence?.journal.change(type, revision),
+      },
+      () => this.#config.workers === 0,
+    );
     this.#recorder = recorder;
     const core = new Core(
       mode.configOf(config),

@@ -5,8 +5,9 @@ import type { ClientContext } from '../downstream/services.ts';
 import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { classOf } from '../inspect/client-list.ts';
 import { LoadServer, type ReportingClient } from '../load/load-server.ts';
-import { type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
+import { clusterType } from '../model/cluster.ts';
 import {
   type LoadOutcome,
   type LoadTarget,
@@ -164,8 +165,6 @@ function loadUpstream({ relay }: LoadParts, role: LoadRole, name: string): LoadU
 function reporting(upstreams: Config['upstreams']): readonly AdsUpstreamConfig[] {
   return upstreams.filter((one) => one.kind === 'ads').filter((one) => one.loadReports === 'AGGREGATE');
 }
-
-const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 
 function reportingClient(
   core: LoadParts,

@@ -15,12 +15,6 @@ const leastOf = { stream: 8, peer: 16 };
 
 type Sets = ReadonlySet<ParametersKey>;
 
-/** What an owner has taken, and of which account. */
-interface Share {
-  readonly account: Account;
-  readonly sets: Sets;
-}
-
 const none: Sets = new Set();
 
 /**
@@ -31,8 +25,8 @@ export class SessionShares implements SessionLimits {
   #config: Config;
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();
-  /** What each owner, a stream or a class of polls, needs one for. */
-  #needs = new WeakMap<object, Share>();
+  /** What each owner, a stream or a class of polls, needs one for, and of which account. */
+  #needs = new WeakMap<object, { readonly account: Account; readonly sets: Sets }>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
 

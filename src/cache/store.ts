@@ -5,11 +5,10 @@ import {
   type Revision,
   resourceName,
   type TypeUrl,
-  typeUrl,
 } from '../model/brand.ts';
 import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import { clusterFacts } from '../model/cluster.ts';
+import { clusterFacts, clusterType } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -175,8 +174,6 @@ export interface Restored {
   readonly interests: readonly InterestState[];
   readonly versions: readonly { readonly type: TypeUrl; readonly holder: string; readonly version: string }[];
 }
-
-const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {

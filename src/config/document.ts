@@ -22,7 +22,7 @@ import {
 } from './source.ts';
 
 /** A file as plain values, before the schema is applied. */
-export interface ParsedDocument {
+interface ParsedDocument {
   /** Undefined: the text is not YAML. */
   readonly value: unknown;
   readonly places: ReadonlyMap<string, SourceRange>;
@@ -71,7 +71,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const targets = targetsOf(document);
   const places = new Map<string, SourceRange>();
   const templates = new Map<string, string>();
-  const expansions = new Map<string, Expanded>();
+  const expansions = new Map<string, ReturnType<typeof expand>>();
   const complaints: UnplacedProblem[] = [];
   let nodes = 0;
   let characters = 0;
@@ -218,21 +218,15 @@ function syntaxMessage(code: string, message: string, text: string, offset: numb
 /** The process's environment, or a test's. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface Expanded {
-  readonly text: string;
-  /** The text has a reference to the environment, whether or not the variable is set. */
-  readonly substituted: boolean;
-  /** One message for each reference that failed; what follows one of which the end is not known is not read. */
-  readonly failures: readonly string[];
-}
-
 const reference = /\$\$\{|\$\{(?:(?<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?<fallback>[^}]*))?\})?/g;
 
 /**
  * Replaces `${NAME}` and `${NAME:-default}` (taken when NAME is unset or empty, as in a shell); `$${` stands for the
- * characters `${`. What was put in is not expanded again.
+ * characters `${`. What was put in is not expanded again. `substituted`: the text has a reference to the environment,
+ * whether or not the variable is set. `failures`: one message for each reference that failed; what follows one of which
+ * the end is not known is not read.
  */
-export function expand(text: string, environment: Environment): Expanded {
+export function expand(text: string, environment: Environment) {
   const failures: string[] = [];
   let substituted = false;
   let result = '';

@@ -109,7 +109,7 @@ export class Rollout {
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
     const guards = [this.#verdicts, this.#guard];
-    gate.guarding({ stops: (one) => this.#settings !== undefined && guards.some((by) => by.stops(one)) });
+    gate.guarding((one) => this.#settings !== undefined && guards.some((by) => by.stops(one)));
     gate.queueing(
       (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && this.#needed.mayBe(name)),
     );

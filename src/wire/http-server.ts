@@ -22,7 +22,7 @@ import { ignoreError, isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
 import type { FaultReason, Peer, RefusedReason } from './server-stream.ts';
 
-export interface HttpServerOptions extends ListenerOptions {
+interface HttpServerOptions extends ListenerOptions {
   /** An answer refuses a request before its body is read. */
   readonly route: (head: HttpHead) => HttpHandler | HttpAnswer;
   /** Milliseconds: how long a request may take to arrive, and an answer to be read. */
@@ -182,7 +182,8 @@ export class HttpServer extends Listener {
   }
 }
 
-function pathOf(url: string): string {
+/** Without the query. */
+export function pathOf(url: string): string {
   const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
   const query = target.indexOf('?');
   return query < 0 ? target : target.slice(0, query);

@@ -40,7 +40,7 @@ export interface WorkerHandler {
   ended(how: string): void;
 }
 
-export interface WorkerSlotOptions {
+interface WorkerSlotOptions {
   /** From 1. */
   readonly number: number;
   /** Where its process answers. */

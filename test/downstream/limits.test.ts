@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { transaction } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import {
   type DeltaClient,
@@ -488,6 +489,24 @@ describe('limits', () => {
       other.send('eds', { resourceNames: ['x'] });
       relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', 'y'.repeat(1000))] });
       expect(relay.evicted).to.deep.equal(['size 2']);
+    });
+
+    it('max_bytes: thousands that make room at once are counted once each', () => {
+      const names = Array.from({ length: 2000 }, (_, index) => `n${index}`);
+      const said = { type: type('eds'), holder: namedHolder };
+      const relay = new InMemoryRelay({ maxCacheBytes: 10_000_000 });
+      const client = relay.sotw();
+      client.send('eds', { resourceNames: names });
+      relay.says({ ...said, puts: names.map((name) => put(type('eds'), name, '1')) });
+      client.disconnect();
+      // As ADS does: what ends is a transaction.
+      relay.upstream.unsubscribed = () => relay.says({ ...said, unwanted: true });
+      relay.sotw().send('eds', { resourceNames: ['x'] });
+      relay.relay.apply(transaction({ ...said, puts: [put(type('eds'), 'x', 'y'.repeat(10_000_000))] }));
+      expect(relay.evicted.length, 'others get their turn').to.be.lessThan(names.length);
+      relay.settle();
+      expect(relay.evicted).to.deep.equal(names.map(() => 'size 1'));
+      expect(relay.relay.store.variants(type('eds'))).to.equal(1);
     });
   });
 });

@@ -57,12 +57,8 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   /** What canaries have where that is not what upstream says. */
   const judged = new Map<ResourceName, Content>();
   const clock = new VirtualClock();
-  const recorder = new Recorder({
-    clock,
-    limits: () => limits,
-    written: () => {},
-    hearsClients: () => true,
-  });
+  const options = { clock, limits: () => limits, written: () => {} };
+  const recorder = new Recorder(options, () => true);
   const seen = new Map<ResourceName, Snapshot>();
   const look = (name: ResourceName): { readonly before: Snapshot; readonly after: Snapshot } => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };

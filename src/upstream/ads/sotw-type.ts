@@ -1,5 +1,6 @@
 import type { ResourceName } from '../../model/brand.ts';
 import { ok, type Result } from '../../model/result.ts';
+import { isCollection } from '../../model/selection.ts';
 import type { InTurns } from '../../model/time-slices.ts';
 import {
   type Heartbeat,
@@ -69,6 +70,8 @@ export class SotwType extends SubscribedType {
   #previous: PreviousResponse | undefined;
   /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
   #storeSwept = false;
+  /** What has an error, as far as responses have said. */
+  #failed: readonly Identity[] = [];
   #on = new OnStream();
 
   /** Absence deletes (protocol §3.7). */
@@ -172,8 +175,11 @@ export class SotwType extends SubscribedType {
     const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
-    // What is held goes with a response that lacks it, not with silence.
-    if (!extend && !this.holds(subscription) && !isUnknownAbove) return 'absent';
+    // What is held goes with a response that lacks it, not with silence. What this stream has delivered of a glob by
+    // another name stays with that.
+    const isHeld =
+      subscription.kind === 'glob' ? this.holdsUnconfirmed(subscription) : this.holds(subscription);
+    if (!extend && !isHeld && !isUnknownAbove) return 'absent';
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -208,25 +214,35 @@ export class SotwType extends SubscribedType {
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
     const { rules, acked } = this;
     const fullState = this.#isFull;
-    const last = this.#previous?.rules === rules ? this.#previous : undefined;
+    const parts = this.partsOf(response);
+    const errors = yield* parts.errors(response.errors);
+    if (!errors.ok) return errors;
+    // The body ends the error beside it, though it be the same (protocol §8.2).
+    const isOver = this.#over(errors.value).some(({ name }) => acked.hasName(name));
+    const last = this.#previous?.rules === rules && !isOver ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? this.#storeSwept : last?.constrained === false;
-    const reading = yield* readSotw(
-      this.partsOf(response),
-      acked,
-      fullState,
-      comparable ? last : undefined,
-      response,
-    );
-    return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
+    const reading = yield* readSotw(parts, acked, fullState, comparable ? last : undefined, response);
+    return reading.ok ? ok(() => this.#commit(response, reading.value, errors.value)) : reading;
   }
 
-  #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
+  /** What these errors do not say again. */
+  #over(errors: readonly ResourceError[]): readonly Identity[] {
+    if (this.#failed.length === 0) return [];
+    const said = new VariantSet(errors);
+    return this.#failed.filter((one) => !said.has(one));
+  }
+
+  #commit(
+    { version, resources }: IncomingResponse,
+    reading: SotwReading,
+    errors: readonly ResourceError[],
+  ): Transaction {
     const { subscriptions, rules } = this;
     const { identities, missing } = reading;
-    const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
-    this.#on.unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
+    const resourceErrors = errors.filter((error) => !isUnknownName(error));
+    this.#on.unknownAbove = new Set(errors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
     this.beginReading(resourceErrors);
     if (fullState) for (const collection of subscriptions.collections()) this.endError(collection);
@@ -236,6 +252,7 @@ export class SotwType extends SubscribedType {
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
+    this.#endErrors(resourceErrors, namesWithErrors);
     const gone = missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
@@ -342,6 +359,19 @@ export class SotwType extends SubscribedType {
       if (subscription.anyResponseAnswers) subscription.resolvedOnThisStream = true;
   }
 
+  /** A full state says of all else that it is absent: that ends the error of what was absent before, too. */
+  #endErrors(resourceErrors: readonly ResourceError[], namesWithErrors: ReadonlySet<ResourceName>): void {
+    const open: Identity[] = [];
+    if (this.#isFull) {
+      const over = this.#over(resourceErrors).filter((one) => !this.acked.has(one));
+      const mayExist = Map.groupBy(over, (one) => this.#mayStillExist(one, namesWithErrors));
+      this.remove(mayExist.get(false) ?? []);
+      open.push(...(mayExist.get(true) ?? []));
+    }
+    const failed = resourceErrors.filter(({ name }) => !isCollection(name));
+    this.#failed = [...open, ...failed.map(({ name, constraints }) => ({ name, constraints }))];
+  }
+
   /** Whether it may be there although this response does not have it. */
   #mayStillExist({ name, constraints }: Identity, namesWithErrors: ReadonlySet<ResourceName>): boolean {
     const glob = parentGlob(name);
@@ -360,16 +390,10 @@ export class SotwType extends SubscribedType {
 interface SotwReading {
   /** What is new or changed; everything if there is no previous response to compare with. */
   readonly puts: readonly Put[];
-  readonly resourceErrors: readonly ResourceError[];
   /** What a full state does not have any more. */
   readonly missing: readonly Identity[];
   /** Of all resources, in order. */
   readonly identities: readonly Identity[];
-}
-
-/** Where a resource was in the part of the previous response that is not there again. */
-interface Placed extends Identity {
-  readonly at: number;
 }
 
 /** Judges a response; with a previous one, only what differs from it, unless that is not enough. */
@@ -380,14 +404,14 @@ function* readSotw(
   previous: PreviousResponse | undefined,
   response: IncomingResponse,
 ): InTurns<Result<SotwReading>> {
-  const { resources, errors } = response;
+  const { resources } = response;
   const { prefix, suffix } = previous === undefined ? noneEqual : commonEnds(previous.resources, resources);
   const seen = new VariantSet();
   const read = yield* parts.resources(resources, prefix, resources.length - suffix, seen);
   if (!read.ok) return read;
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
-  const before = new VariantSet<Placed>(
+  const before = new VariantSet<Identity & { readonly at: number }>(
     replaced.map(({ name, constraints }, at) => ({ name, constraints, at })),
   );
   const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);
@@ -405,12 +429,9 @@ function* readSotw(
     if (at === undefined || previous === undefined) return true;
     return !sameRun(previous.resources, prefix + at, resources, prefix + offset, 1);
   };
-  const resourceErrors = yield* parts.errors(errors);
-  if (!resourceErrors.ok) return resourceErrors;
   const mayBeMissing = previous === undefined ? acked.all() : replaced.values();
   return ok({
     puts: previous === undefined ? read.value : read.value.filter(isChanged),
-    resourceErrors: resourceErrors.value,
     missing: fullState ? mayBeMissing.filter((one) => !seen.has(one)).toArray() : [],
     identities: [
       ...known.slice(0, prefix),
