@@ -316,14 +316,14 @@ export class Relay implements UpstreamSink {
     traces?.applied(transaction, commit, judgedAt);
     this.#publish(commit);
     traces?.published(commit);
-    this.#askForLapsed(transaction);
+    this.#askForLapsed(transaction, side);
     this.makeRoom();
   }
 
   /** Upstream prolongs what has expired here: it would not send the body before the content changes. */
-  #askForLapsed({ type, heartbeats }: Transaction): void {
+  #askForLapsed({ type, heartbeats }: Transaction, side: Side): void {
     for (const { name, constraints } of heartbeats) {
-      if (this.#stores.deadline({ type, name, constraints }) < Number.POSITIVE_INFINITY) continue;
+      if (this.#stores.has({ type, name, constraints }, side)) continue;
       for (const interest of this.store.naming(type, name, constraints))
         this.#each(interest, (upstream) => upstream.resubscribe?.(interest));
     }

@@ -262,6 +262,11 @@ export class Store extends CatalogReader {
     return this.#commit(table, changes, version, held);
   }
 
+  /** Upstream has said it, and its time to live has not passed. */
+  has({ type, name, constraints }: VariantKey): boolean {
+    return this.tables.get(type)?.resources.get(name)?.variants.get(constraints.key) !== undefined;
+  }
+
   /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
   deadline({ type, name, constraints }: VariantKey): number {
     const table = this.tables.get(type);
@@ -540,6 +545,11 @@ export class SideStores {
 
   expire(variant: VariantKey): readonly Commit[] {
     return this.#each((store) => store.expire(variant));
+  }
+
+  /** `side`: as in `apply`. */
+  has(variant: VariantKey, side: Side): boolean {
+    return this.#stores[side].has(variant);
   }
 
   /** See Store. */
