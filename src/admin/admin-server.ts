@@ -87,7 +87,6 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
     const path = pathOf(request);
     const refusal = refusalOf(request, path);
     if (refusal !== undefined) {
-      request.resume();
       respond(response, refusal);
       return;
     }
@@ -154,7 +153,6 @@ function handlersOf(
 async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const refusal = refusalOfHead(rpc, request);
   if (refusal !== undefined) {
-    request.resume();
     respond(response, refusal);
     return;
   }

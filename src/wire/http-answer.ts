@@ -1,3 +1,4 @@
+import type { ServerResponse } from 'node:http';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 
 /** A whole answer over HTTP. */
@@ -46,4 +47,18 @@ export function jsonAnswer(
   headers: Readonly<Record<string, string>> = {},
 ): HttpAnswer {
   return { status: 200, type: json, body, headers };
+}
+
+/**
+ * Over HTTP/1.1 the connection may end with the answer. Many clients send all of a body before they read: to them a
+ * connection that ends meanwhile is an error without a status.
+ */
+export function endAfter(response: ServerResponse, body: string | Buffer): void {
+  const { req: request } = response;
+  if (request.complete) {
+    response.end(body);
+    return;
+  }
+  response.write(body);
+  request.once('end', () => response.end());
 }
