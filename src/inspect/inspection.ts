@@ -438,7 +438,7 @@ export function setLogLevel(
 ): Answer<'setLogLevel'> {
   const { level, node, milliseconds } = logLevelChange(request);
   // The field is not called `node`: the line is about the log, and not written by the level for this node.
-  const said = { who: operator, level: level ?? levels.initial, for_node: node ?? 'all' };
+  const said = { who: operator, log_level: level ?? levels.initial, for_node: node ?? 'all' };
   if (level === undefined) {
     levels.end(node);
     log.info('an operator has reset the log level', said);
