@@ -63,6 +63,8 @@ export class XdsServer {
   readonly #streams = new Map<string, XdsStream>();
   readonly #options: XdsServerOptions;
   readonly conversations = new Conversations();
+  /** Of all streams that there were. */
+  readonly routes = new Set<Route>();
   /** Streams whose clients are to be looked at anew. */
   readonly #moving = new Set<XdsStream>();
   #movingTimer: Timer | undefined;
@@ -102,6 +104,7 @@ export class XdsServer {
     const id = `${streamPrefix}${++this.#lastId}`;
     const stream = new XdsStream(id, route, transport, this.#services, this);
     this.#streams.set(id, stream);
+    this.routes.add(route);
     opened(stream);
     transport.handle(stream);
     return undefined;
