@@ -32,6 +32,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Refusal } from '../wire/refusal.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import type { ClientRules } from './clients.ts';
+import { mostOfPeer } from './session-shares.ts';
 
 /**
  * Load reports of this process's clients. A worker has the sums of its own clients and reports them to the primary as a
@@ -89,7 +90,11 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     clock: systemClock,
     identify: role === 'primary' ? workerOf : identify,
     limits: () => core.config.limits,
-    maxSessions: () => core.config.limits.maxUpstreamSessions * core.config.upstreams.length,
+    maxSessions: () => {
+      const { limits, workers, upstreams } = core.config;
+      const max = limits.maxUpstreamSessions;
+      return { all: max * upstreams.length, ofPeer: mostOfPeer(max, workers) * upstreams.length };
+    },
     // Workers ask their clients.
     ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
     upstream: (name) => loadUpstream(core, role, name),

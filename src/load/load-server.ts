@@ -68,8 +68,8 @@ interface LoadServerOptions {
     readonly firstRequestTimeoutMs: number;
     readonly stalledTimeoutMs: number;
   };
-  /** Of all upstreams together; one peer may make half of them. */
-  readonly maxSessions: () => number;
+  /** Of all upstreams together, and how many of them one peer may make. */
+  readonly maxSessions: () => { readonly all: number; readonly ofPeer: number };
   /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
@@ -194,10 +194,9 @@ export class LoadServer {
     const key = JSON.stringify([target.upstream, target.parameters.key]);
     const known = this.#sessions.get(key);
     if (known !== undefined) return known;
-    const maxSessions = this.options.maxSessions();
-    const isFull = this.#sessions.size >= maxSessions;
-    if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
-      const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
+    const { all, ofPeer } = this.options.maxSessions();
+    if (this.#sessions.size >= all || (!account.exempt && account.count(madeSessions) >= ofPeer)) {
+      const message = `${all} sessions for load reports, or ${ofPeer} of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
       if (!refused.has(target)) this.options.events.rejected(exhausted('upstream_sessions', message), peer);
       refused.add(target);
       return undefined;

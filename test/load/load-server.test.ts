@@ -147,7 +147,7 @@ function setUp(
       firstRequestTimeoutMs: 10_000,
       stalledTimeoutMs: 10_000,
     }),
-    maxSessions: () => places.sessions,
+    maxSessions: () => ({ all: places.sessions, ofPeer: places.sessions }),
     ownIntervalMs: () => said.ownIntervalMs,
     upstream: () => current,
     holdsBack: () => false,
