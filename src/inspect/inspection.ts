@@ -40,7 +40,7 @@ import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
 import type { Promoted } from '../rollout/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type ChangesOptions, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
@@ -133,6 +133,7 @@ export function inspection(options: InspectionOptions): Inspection {
       clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, options.maxResponseBytes()) }),
     clientStatusOf,
     releaseRemovals({ upstream, type }) {
+      if (upstream === '') throw invalid('upstream is missing');
       const removed = options.releaseRemovals(upstream, optionalType(type));
       if (removed !== undefined) return { removed };
       const names = relay.upstreams.map(({ name }) => name);
@@ -144,6 +145,7 @@ export function inspection(options: InspectionOptions): Inspection {
     },
     /** NOT_FOUND: there is no such check. */
     async check({ name }) {
+      if (name === '') throw invalid('name is missing');
       const asked = await options.askCheck(name);
       if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
       const { state, value, reason } = asked.value;

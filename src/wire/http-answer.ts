@@ -1,4 +1,4 @@
-import type { ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 
 /** A whole answer over HTTP. */
@@ -40,6 +40,15 @@ export function refusal(
   headers: Readonly<Record<string, string>> = status === 429 || status === 503 ? { 'retry-after': '1' } : {},
 ): HttpAnswer {
   return problem(status, codeName(code).toLowerCase(), message, headers);
+}
+
+/** Why a body is not read: it is compressed. */
+export function compressed({
+  'content-encoding': encoding = 'identity',
+}: IncomingHttpHeaders): HttpAnswer | undefined {
+  if (encoding === 'identity') return undefined;
+  const message = `content-encoding ${encoding} is not supported here: send requests uncompressed`;
+  return problem(415, 'unimplemented', message, { 'accept-encoding': 'identity' });
 }
 
 export function jsonAnswer(

@@ -231,6 +231,16 @@ describe('admin listener', () => {
     expect(response.status).to.equal(415);
     expect(await response.json()).to.deep.include({ code: 'unimplemented' });
     expect((await rpc(url, admin('Status'), {})).status).to.equal(200);
+    const compressed = { 'content-type': 'application/json', 'content-encoding': 'br' };
+    const refused = await fetch(`${url}/${admin('Status')}`, {
+      method: 'POST',
+      headers: compressed,
+      body: 'x',
+    });
+    expect([refused.status, ((await refused.json()) as Record<string, unknown>)['message']]).to.deep.equal([
+      415,
+      'content-encoding br is not supported here: send requests uncompressed',
+    ]);
   });
 
   it('Status answers every field, numbers as numbers', async () => {

@@ -141,6 +141,11 @@ describe('commands that ask a relay', () => {
     expect(JSON.parse(out)).to.deep.include({ ready: true, reason: '', clients: 4 });
   });
 
+  it('a password in the URL is in no error', async () => {
+    const { err } = await call(status, '--admin', 'http://me:secret@127.0.0.1:1');
+    expect(err).to.include('127.0.0.1:1').and.not.to.include('secret');
+  });
+
   it('every command that asks gives up after 10 s where a listener does not answer', async () => {
     const silent = createServer((socket) => socket.resume());
     await new Promise<void>((resolve) => {
