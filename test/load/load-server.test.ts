@@ -237,15 +237,15 @@ describe('to whom clients report', () => {
   });
 
   it('is not known yet: a client hears nothing, also of what the relay asks for itself, and then all at once', () => {
-    let known: typeof targets | undefined;
+    const answer: { targets?: typeof targets } = {};
     const { clock, plane, server, stream } = setUp(undefined, undefined, undefined, {
-      targets: () => known,
+      targets: () => answer.targets,
       ownIntervalMs: 500,
     });
     server.reload();
     clock.advance(5000);
     expect([plane.handler, stream.written]).to.deep.equal([undefined, 0]);
-    known = targets;
+    answer.targets = targets;
     server.chooseAgain();
     expect([plane.handler !== undefined, stream.written]).to.deep.equal([true, 1]);
   });
