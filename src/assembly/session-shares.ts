@@ -120,8 +120,8 @@ export class SessionShares implements SessionLimits {
   }
 }
 
-/** Clients are spread over the workers, and each worker counts its own. */
-function mostOfPeer(max: number, workers: number): number {
+/** Of the sessions of an upstream. Clients are spread over the workers, and each worker counts its own. */
+export function mostOfPeer(max: number, workers: number): number {
   if (max <= leastOf.peer) return max;
   const ofAll = Math.max(leastOf.peer, Math.floor(max / 2));
   return Math.max(1, Math.floor(ofAll / Math.max(1, workers)));

@@ -73,6 +73,7 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const templates = new Map<string, string>();
   const expansions = new Map<string, ReturnType<typeof expand>>();
   const complaints: UnplacedProblem[] = [];
+  const ofKeys: ConfigProblem[] = [];
   let nodes = 0;
   let characters = 0;
   let exceeded = false;
@@ -98,6 +99,10 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
 
   const complain = (problem: UnplacedProblem): void => {
     if (counts([])) complaints.push(problem);
+  };
+
+  const complainOfKey = (path: Path, start: Position, message: string): void => {
+    if (counts([])) ofKeys.push({ path: pathText(path), ...start, message });
   };
 
   const visit = (node: unknown, path: Path, key: Position | undefined): unknown => {
@@ -138,18 +143,14 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
       const name = isScalar(pair.key) ? pair.key.value : undefined;
       const start = at(rangeStart(pair.key) ?? 0);
       if (typeof name !== 'string') {
-        complain({
-          path,
-          message: `a key in line ${start.line} is not a string: quote it`,
-          aboutKey: true,
-        });
+        complainOfKey(path, start, 'a key is not a string: quote it');
         continue;
       }
       const inner = [...path, name];
       const first = entries.has(name) ? places.get(pathText(inner))?.key : undefined;
       if (first !== undefined) {
         const message = `duplicate key: it is first in line ${first.line}`;
-        if (counts([])) duplicates.push({ path: pathText(inner), ...start, message });
+        complainOfKey(inner, start, message);
         continue;
       }
       if (name === '__proto__') {
@@ -175,9 +176,8 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     return expanded.text;
   };
 
-  const duplicates: ConfigProblem[] = [];
   const value = visit(document.contents, [], undefined);
-  const problems = [...duplicates, ...complaints.map((complaint) => locate(complaint, places))];
+  const problems = [...ofKeys, ...complaints.map((complaint) => locate(complaint, places))];
   return { value, places, templates, problems };
 }
 

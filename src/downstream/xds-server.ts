@@ -64,6 +64,8 @@ export class XdsServer {
   /** Before the numbers that are the ids of streams. */
   readonly #streamPrefix: string;
   readonly conversations = new Conversations();
+  /** Of all streams that there were. */
+  readonly routes = new Set<Route>();
   /** Streams whose clients are to be looked at anew. */
   readonly #moving = new Set<XdsStream>();
   #movingTimer: Timer | undefined;
@@ -104,6 +106,7 @@ export class XdsServer {
     const id = `${this.#streamPrefix}${++this.#lastId}`;
     const stream = new XdsStream(id, route, transport, this.#services, this);
     this.#streams.set(id, stream);
+    this.routes.add(route);
     opened(stream);
     transport.handle(stream);
     return undefined;

@@ -298,9 +298,8 @@ export function releasedAt(
 }
 
 export function noSuchRevision({ lastRevision }: History, revision: number): Result<never, GrpcStatus> {
-  const known =
-    lastRevision === 0
-      ? 'there is none yet'
-      : `the last one is ${lastRevision}, and the oldest ones are not kept`;
+  const last = `the last one is ${lastRevision}`;
+  const gone = revision > lastRevision ? last : `${last}, and the oldest ones are not kept`;
+  const known = lastRevision === 0 ? 'there is none yet' : gone;
   return fail({ code: Code.NOT_FOUND, message: `there is no revision ${revision}: ${known}` });
 }

@@ -424,6 +424,7 @@ function refusalOf(inspected: InspectedRelay, query: RollbackQuery): GrpcStatus 
   const { history, relay, gatedTypes } = inspected;
   const { to, reason, upstream, type } = query;
   if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
+  if (to === 0) return refused('to is missing: the revision to go back to');
   if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
     const names = relay.upstreams.map(({ name }) => name);
     const message = unknownWord('upstream', upstream, names);

@@ -40,7 +40,7 @@ import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
 import type { Promoted } from '../rollout/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type InspectedRelay, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
@@ -134,6 +134,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
       clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, inspected.maxResponseBytes()) }),
     clientStatusOf,
     releaseRemovals({ upstream, type }) {
+      if (upstream === '') throw invalid('upstream is missing');
       const removed = inspected.releaseRemovals(upstream, optionalType(type));
       if (removed !== undefined) return { removed };
       const names = relay.upstreams.map(({ name }) => name);
@@ -145,6 +146,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
     },
     /** NOT_FOUND: there is no such check. */
     async check({ name }) {
+      if (name === '') throw invalid('name is missing');
       const asked = await inspected.askCheck(name);
       if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
       const { state, value, reason } = asked.value;
@@ -440,7 +442,7 @@ export function setLogLevel(
 ): Answer<'setLogLevel'> {
   const { level, node, milliseconds } = logLevelChange(request);
   // The field is not called `node`: the line is about the log, and not written by the level for this node.
-  const said = { who: operator, level: level ?? levels.initial, for_node: node ?? 'all' };
+  const said = { who: operator, log_level: level ?? levels.initial, for_node: node ?? 'all' };
   if (level === undefined) {
     levels.end(node);
     log.info('an operator has reset the log level', said);

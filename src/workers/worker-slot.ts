@@ -236,7 +236,7 @@ export class WorkerSlot implements WorkerHandler {
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {
       worker: process.id,
-      pid: process.pid,
+      worker_pid: process.pid,
       reason: this.lastError,
       milliseconds: Math.round(wait),
     });
