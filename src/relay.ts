@@ -10,6 +10,7 @@ import { type Commit, isVariant } from './model/catalog.ts';
 import type { Timer } from './model/clock.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
+import { isCollection } from './model/selection.ts';
 import type { Interest, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
@@ -415,10 +416,14 @@ export class Relay implements UpstreamSink {
     try {
       const isEnough = (): boolean => this.store.bytes <= this.#options.maxCacheBytes();
       for (let left = endsPerTurn; !isEnough(); left--) {
-        if (left > 0 && this.views.interests.evict()) continue;
-        if (left === 0) this.#makeRoomLater();
-        else if (this.#mayHoldUnwanted) noneLeft(isEnough);
-        return;
+        const ended = left > 0 ? this.views.interests.evict() : undefined;
+        if (ended === undefined) {
+          if (left === 0) this.#makeRoomLater();
+          else if (this.#mayHoldUnwanted) noneLeft(isEnough);
+          return;
+        }
+        // All names are looked through for the end of a wildcard or glob.
+        if (isCollection(ended.selector)) left = 1;
       }
     } finally {
       this.#isMakingRoom = false;
