@@ -55,7 +55,7 @@ export class Changes {
   }
 
   /** All that canaries have, be it frozen or not. */
-  get shown(): readonly Pick<Change, 'classes' | 'judge'>[] {
+  get shown(): readonly Frozen[] {
     return [...this.rows, ...this.#frozen];
   }
 

@@ -322,7 +322,8 @@ export class Rollout {
   /** A change goes to those who have what they judge, and to the first wave: later waves get nothing that nobody has judged. */
   #isQueued({ type, name }: TypedName): boolean {
     const key = nameKey(type, name);
-    const own = this.#changes.rows.find(({ keys }) => keys.has(key))?.judge;
+    // What was frozen until now is judged on from where it was.
+    const own = this.#changes.shown.find(({ keys }) => keys.has(key))?.judge;
     return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
   }
 

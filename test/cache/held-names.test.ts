@@ -683,6 +683,42 @@ describe('held names', () => {
       expect(setting.both('a')).to.equal('1 | 1');
       expect(setting.pending()).to.equal('');
     });
+    describe('while a change is in a later wave', () => {
+      /** Canaries have `a` at 2, everybody at 1, and upstream says this in the freeze. */
+      const frozenWith = (content: string): Setting => {
+        const setting = new Setting();
+        for (const name of ['a', 'b']) setting.want(name);
+        setting.apply({ puts: [cluster('a', '1'), cluster('b', '1')] });
+        setting.apply({ puts: [cluster('a', '2')] });
+        setting.gate.queueing(() => true);
+        setting.gate.freeze();
+        setting.apply({ puts: [cluster('a', content), cluster('b', content)] });
+        setting.gate.unfreeze();
+        return setting;
+      };
+      it('ends with that change as canaries have it, and what came meanwhile behind it', () => {
+        const setting = frozenWith('3');
+        expect([setting.both('a'), setting.both('b')]).to.deep.equal(['1 | 2', '1 | 1']);
+        expect(setting.pending()).to.equal('a queued behind, b queued');
+        setting.gate.release();
+        expect(setting.both('a')).to.equal('2 | 2');
+        setting.gate.queueing(() => false);
+        setting.gate.unqueue();
+        expect([setting.both('a'), setting.both('b')]).to.deep.equal(['2 | 3', '1 | 3']);
+      });
+      it('goes on with that change as it is: it has neither changed nor ended', () => {
+        const { joined, left } = frozenWith('3').changes.at(-1) ?? {};
+        expect([joined, left]).to.deep.equal([[], ['b']]);
+      });
+      it('goes on with that change alone, where upstream has gone back to it', () => {
+        const setting = frozenWith('2');
+        expect([setting.both('a'), setting.pending()]).to.deep.equal(['1 | 2', 'a, b queued']);
+      });
+      it('has what upstream took back of it behind it', () => {
+        const setting = frozenWith('1');
+        expect([setting.both('a'), setting.pending()]).to.deep.equal(['1 | 2', 'a queued behind']);
+      });
+    });
     it('of one type or upstream leaves the others', () => {
       const setting = new Setting();
       setting.want('a');

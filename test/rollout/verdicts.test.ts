@@ -1,3 +1,5 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
@@ -10,7 +12,7 @@ import { Rollout } from '../../src/rollout/rollout.ts';
 import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
-import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { contentOf, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -186,6 +188,8 @@ function restarted(): Setting {
 }
 
 const held = 'HELD: cds a: no';
+
+const contentIn = (bytes: Uint8Array): string => contentOf(fromBinary(AnySchema, bytes));
 
 function inFreeze(setting: Setting, says: () => void): void {
   setting.rollout.freeze({}, { operator: 'somebody', reason: 'a test' });
@@ -415,6 +419,35 @@ describe('canaries in a freeze', () => {
         expect(setting.rollout.sideOf(client), 'upstream says something else').to.equal('canary');
       });
       expect(setting.rollout.sideOf(client), 'unfrozen').to.equal('canary');
+      expect(setting.rollout.report().wave).to.equal(2);
+    });
+
+    const contents = (setting: Setting, column: 'released' | 'canary'): string =>
+      ['a', 'b']
+        .flatMap((name) => setting.store.held.contentOf(cds, resourceName(name), column))
+        .map(({ variant: { name, payload } }) => `${name} ${payload && contentIn(payload.bytes)}`)
+        .join(', ');
+
+    it('gets all of it or nothing: what upstream says meanwhile of a part of it comes after it', () => {
+      const setting = inSecondWave();
+      inFreeze(setting, () => setting.says({ puts: [one('b', '3')] }));
+      expect(contents(setting, 'canary')).to.equal('a bad, a 1, b 2');
+      expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
+      expect(contents(setting, 'released')).to.equal('a bad, a 1, b 2');
+      setting.clock.advance(minute);
+      expect(contents(setting, 'canary')).to.equal('a bad, a 1, b 3');
+      expect(setting.rollout.report().wave).to.equal(1);
+    });
+
+    it('gets what mends it: what was held goes on with what upstream has said meanwhile', () => {
+      const setting = inSecondWave();
+      setting.rejects();
+      expect(setting.state).to.equal(held);
+      inFreeze(setting, () => {
+        setting.says({ puts: [one('a', '3')] });
+        setting.canaries = [];
+      });
+      expect(contents(setting, 'canary')).to.equal('a 3, a 1, b 2');
       expect(setting.rollout.report().wave).to.equal(2);
     });
 
