@@ -313,6 +313,39 @@ describe('held names', () => {
     setting.apply({ resolved: [setting.want('a', inZone)] });
     expect([setting.both('a', inOther), setting.both('a', inZone)]).to.deep.equal(['1 | 2', '2 | 2']);
   });
+  describe('what is let in for others too, as nobody has anything of it any more', () => {
+    /** Everybody has lost `a`, and canaries have it again. */
+    const cameAgain = (): Setting => {
+      const setting = new Setting();
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+      setting.apply({ removals: [gone('a', prod)] });
+      setting.gate.queueing(() => true);
+      setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+      setting.gate.queueing(() => false);
+      setting.gate.release();
+      setting.gate.unqueue();
+      expect(setting.both('a', inProd)).to.equal('absent | 2');
+      return setting;
+    };
+    const isTold = ({ sides, changed: all }: Commit, parameters: Parameters): boolean =>
+      (sides?.released.changed ?? all)
+        .get(resourceName('a'))
+        ?.some((constraints) => constraints.matches(parameters)) === true;
+
+    it('is told to those who get it', () => {
+      const setting = cameAgain();
+      setting.want('a', inTest);
+      const commit = setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
+      expect([setting.see('released', 'a', inProd), isTold(commit, inProd)]).to.deep.equal(['2', true]);
+    });
+    it('also when another name is all that upstream says', () => {
+      const setting = cameAgain();
+      const resolved = [setting.want('a', inTest)];
+      const commit = setting.apply({ puts: [cluster('b', '1', { constraints: test })], resolved });
+      expect([setting.see('released', 'a', inProd), isTold(commit, inProd)]).to.deep.equal(['2', true]);
+    });
+  });
   it('two variants of a new name in one transaction come together', () => {
     const setting = new Setting();
     setting.want('a', inProd);
