@@ -219,9 +219,14 @@ export class HeldNames implements Gate {
     this.#change(scope, ['released', 'canary'], (table, name, held) => {
       if (held.masked === undefined || held.masked === 'discarded' || held.masked === 'queued') return false;
       if (this.#isFrozen(table, name)) return false;
-      if (this.#isJudged(table) && this.#isQueued({ type: table.type, name }, false))
-        table.change(name, held, { masked: 'queued' });
-      else this.#show(table, name, held);
+      const isQueued = this.#isJudged(table) && this.#isQueued({ type: table.type, name }, false);
+      if (!isQueued || isSame(held.canary, table.resources.get(name))) this.#show(table, name, held);
+      else if (isSame(held.canary, held.released)) table.change(name, held, { masked: 'queued' });
+      else {
+        // The change that canaries have is judged on, as before the freeze: nobody sees anything else.
+        table.change(name, held, { masked: undefined });
+        return false;
+      }
       return true;
     });
     // What does not wait behind the gate needs no gate.
@@ -437,10 +442,13 @@ function resourceOf(variants: readonly HeldVariant[], order: number | undefined)
 
 /** The errors beside what a side sees already stay: they have been told. */
 function withErrorsOf(seen: CachedResource | undefined, shown: CachedResource): CachedResource {
-  if (seen?.resourceErrors !== undefined && sameVariants(variantsOf(seen), variantsOf(shown)))
+  if (seen?.resourceErrors !== undefined && isSame(seen, shown))
     shown.resourceErrors = new Map(seen.resourceErrors);
   return shown;
 }
+
+const isSame = (a: CachedResource | undefined, b: CachedResource | undefined): boolean =>
+  sameVariants(variantsOf(a), variantsOf(b));
 
 /** With their new constraints. */
 function moved(before: VariantsOf | undefined, moves: readonly Move[]): VariantsOf | undefined {

@@ -4,6 +4,7 @@ import type { Commit } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Holds } from '../model/holds.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import {
   type HeldVariant,
@@ -55,6 +56,11 @@ export class HeldTransaction {
    * that canaries see as upstream has them from now on.
    */
   readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
+  /** What has come into a column: another transaction may have said it, when somebody still had something else. */
+  readonly #added: Readonly<Record<Side, Map<ResourceName, Constraints[]>>> = {
+    released: new Map(),
+    canary: new Map(),
+  };
 
   constructor(table: TypeTable, isGated: boolean, isQueued: IsQueued, holds: Holds, holder?: string) {
     this.table = table;
@@ -195,7 +201,7 @@ export class HeldTransaction {
   /** What each side sees of a commit. */
   split(commit: Commit): Commit {
     const names = this.table.held;
-    if (names.size === 0 && this.#whole.released.size === 0) return commit;
+    if (names.size + this.#whole.released.size + this.#added.released.size === 0) return commit;
     if (commit.version !== undefined) this.table.heldVersion = commit.version;
     const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
     const released = without(commit.changed, isHidden);
@@ -205,11 +211,8 @@ export class HeldTransaction {
     return {
       ...commit,
       sides: {
-        released: { ...commit, changed: this.#withAll(released, this.#whole.released), version },
-        canary: {
-          ...commit,
-          changed: this.#withAll(canary, this.#whole.canary),
-        },
+        released: { ...commit, changed: this.#withAll(released, 'released'), version },
+        canary: { ...commit, changed: this.#withAll(canary, 'canary') },
       },
     };
   }
@@ -345,11 +348,12 @@ export class HeldTransaction {
     return true;
   }
 
-  /** All that may look different of these names, whatever this transaction says of them. */
-  #withAll(changed: Commit['changed'], names: ReadonlySet<ResourceName>): Commit['changed'] {
-    if (names.size === 0) return changed;
+  /** All that may look different to a side, whatever this transaction says of it. */
+  #withAll(changed: Commit['changed'], side: Side): Commit['changed'] {
+    const [whole, added] = [this.#whole[side], this.#added[side]];
+    if (whole.size + added.size === 0) return changed;
     const merged = new Map(changed);
-    for (const [name, constraints] of this.table.changesOf(names))
+    for (const [name, constraints] of [...this.table.changesOf(whole), ...added])
       merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
     return merged;
   }
@@ -375,6 +379,8 @@ export class HeldTransaction {
     for (const { variant, holders, confirmedIn } of added) {
       table.all.payloads.retain(variant.payload);
       table.add(column, variant, holders, confirmedIn, side);
+      for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
+        getOrMake(this.#added[side], shown, () => []).push(variant.constraints);
     }
     return added.length > 0;
   }

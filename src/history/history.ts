@@ -58,11 +58,10 @@ export class History {
     let released = (oldest ?? this.#lastRevision + 1) - 1;
     let waits = false;
     for (const change of this.#changes.values()) {
-      const verdict = verdictOf(change);
       // What an operator has made is what everybody has, whatever waits.
       const isMade = change.upstream === '' && change.reason !== '';
-      waits = !isMade && (waits || verdict === 'PENDING');
-      if (verdict === 'RELEASED' && !waits) released = change.revision;
+      waits = !isMade && (waits || verdictOf(change) === 'PENDING');
+      if (isReleased(change) && !waits) released = change.revision;
     }
     return released;
   }
@@ -208,11 +207,17 @@ export class History {
   }
 }
 
-/** The first of these that one of its names has. */
-const order: readonly ChangeVerdict[] = ['PENDING', 'RELEASED', 'DISCARDED', 'REPLACED'];
+/** The first of these that one of its names has. What was new in it everybody has from the start. */
+const order: readonly ChangeVerdict[] = ['PENDING', 'DISCARDED', 'RELEASED', 'REPLACED'];
 
 export function verdictOf({ names }: Pick<Change, 'names'>): ChangeVerdict {
   return order.find((verdict) => names.some((one) => one.verdict === verdict)) ?? 'RELEASED';
+}
+
+/** Nothing of it waits, and everybody has it, but for what of it was discarded or replaced. */
+export function isReleased({ names }: Pick<Change, 'names'>): boolean {
+  if (names.some(({ verdict }) => verdict === 'PENDING')) return false;
+  return names.length === 0 || names.some(({ verdict }) => verdict === 'RELEASED');
 }
 
 /** In which change of each name is what canaries have: behind it there may be one that is queued. Of other names nothing. */

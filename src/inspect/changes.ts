@@ -20,6 +20,7 @@ import {
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import {
   type History,
+  isReleased,
   isWhole,
   judgedRevisions,
   noSuchRevision,
@@ -61,8 +62,8 @@ import type { Staleness } from './staleness.ts';
 const maxDifferences = 10_000;
 
 export interface ChangesInspection extends Changes {
-  /** NOT_FOUND: no such revision; FAILED_PRECONDITION: it was discarded. */
-  change(revision: number): Change;
+  /** NOT_FOUND: no such revision; FAILED_PRECONDITION: of these names it was discarded. No names: of any. */
+  change(revision: number, names: ReadonlySet<string>): Change;
 }
 
 /** What has changed, what differs, and the way back. */
@@ -94,10 +95,11 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
         nextBefore: more ? (made[written - 1] ?? 0) : 0,
       }));
     },
-    change(revision) {
+    change(revision, names) {
       const change = history.get(revision);
       if (change === undefined) return valueOf(noSuchRevision(history, revision));
-      if (verdictOf(change) !== 'DISCARDED') return change;
+      const asked = change.names.filter(({ name }) => names.size === 0 || names.has(name));
+      if (verdictOf({ names: asked }) !== 'DISCARDED') return change;
       const message = `revision ${revision} was discarded: nobody will get it`;
       throw rpcError({ code: Code.FAILED_PRECONDITION, message });
     },
@@ -443,8 +445,8 @@ function refusalOf(inspected: InspectedRelay, query: RollbackQuery): GrpcStatus 
     return { code: Code.FAILED_PRECONDITION, message };
   }
   const change = history.get(to);
-  const verdict = change === undefined ? 'RELEASED' : verdictOf(change);
-  if (verdict === 'RELEASED') return undefined;
+  if (change === undefined || isReleased(change)) return undefined;
+  const verdict = verdictOf(change);
   const message = `revision ${to} was never released (${verdict}): roll back to an earlier one`;
   return { code: Code.FAILED_PRECONDITION, message };
 }

@@ -85,7 +85,7 @@ export function inspectDelivery(
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
   function wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
     if (revision === undefined) return { type, names, released: new Set() };
-    const change = changes.change(revision);
+    const change = changes.change(revision, names);
     const changed = new Set<string>(change.names.map(({ name }) => name));
     const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);

@@ -172,7 +172,7 @@ export function localClients(
 function warningsOf(relay: Relay, rules: WaveRules): readonly string[] {
   const waves = rules.waves.filter(({ match }) => match.length > 0);
   if (waves.length === 0) return [];
-  const clients = new Set(Iterator.from(relay.server.streams()).map((stream) => derivedOf(stream)));
+  const clients = new Set(Iterator.from(relay.clients()).map((client) => derivedOf(client)));
   return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
 }
 
@@ -341,7 +341,7 @@ export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
 
 /** What all processes with clients say: a client of another one may be what this one misses. */
 function sharedWarnings(all: readonly ClientsStatus[]): string[] {
-  const [first, ...others] = all.filter(({ clients }) => clients > 0);
+  const [first, ...others] = all.filter(({ clients, pollingClients }) => clients + pollingClients > 0);
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
 }
 

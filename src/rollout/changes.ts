@@ -1,8 +1,9 @@
+import { nameKey, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
-import type { WaitingNames } from './waiting.ts';
+import { isEqual, type WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
 export interface Change {
@@ -34,6 +35,21 @@ export class Changes {
   #held: readonly Hold[] = [];
   /** What the rows were made of. */
   #made: readonly unknown[] = [];
+  /** What canaries had before a restart, by `nameKey`, until it has gone past its first wave again, or waits no more. */
+  readonly #before: Map<string, TypedName>;
+  /** What canaries have while some of them are of a later wave, by `nameKey`: a restart shows it to them again, and nothing else. */
+  #shownLater: ReadonlyMap<string, TypedName>;
+  #pending: readonly PendingName[] | undefined;
+
+  /** `before`: `shownLater` of before a restart. */
+  constructor(before: readonly TypedName[] = []) {
+    this.#before = new Map(before.map((one) => [nameKey(one.type, one.name), one]));
+    this.#shownLater = new Map(this.#before);
+  }
+
+  get shownLater(): readonly TypedName[] {
+    return [...this.#shownLater.values()];
+  }
 
   /** The names of that, if the state is of it. */
   get queuedHeld(): readonly PendingName[] | undefined {
@@ -55,7 +71,7 @@ export class Changes {
   }
 
   /** All that canaries have, be it frozen or not. */
-  get shown(): readonly Pick<Change, 'classes' | 'judge'>[] {
+  get shown(): readonly Frozen[] {
     return [...this.rows, ...this.#frozen];
   }
 
@@ -109,6 +125,49 @@ export class Changes {
     }
     if (joined.size === 0) return;
     for (const { keys: own, judge } of this.rows) if (!own.isDisjointFrom(joined)) judge.joined(now);
+  }
+
+  get #isAnyPastFirst(): boolean {
+    return this.rows.some(({ judge }) => judge.isPastFirst);
+  }
+
+  /**
+   * A change goes to those who have what they judge, and to the first wave: later waves get nothing that nobody has judged.
+   * `isKnown`: something of the name was found bad or discarded before a restart, and waits for it.
+   */
+  isQueued({ type, name }: TypedName, isKnown: boolean): boolean {
+    const key = nameKey(type, name);
+    const isResuming = this.#before.size > 0 && !this.#isAnyPastFirst;
+    // Its parts may come one by one.
+    if (isResuming && (isKnown || this.#before.has(key))) return false;
+    // What was frozen until now is judged on from where it was.
+    const own = this.shown.find(({ keys }) => keys.has(key))?.judge;
+    return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
+  }
+
+  /** Whether what is queued stays so. `mayComeBack`: upstream may not have said yet what canaries had before a restart. */
+  keepsQueue(mayComeBack: boolean): boolean {
+    if (this.#before.size > 0) {
+      const judges = new Map(
+        this.rows.flatMap(({ keys, judge }) => [...keys].map((key) => [key, judge] as const)),
+      );
+      for (const key of this.#before.keys()) {
+        const judge = judges.get(key);
+        if (judge === undefined ? !mayComeBack : judge.isPastFirst) this.#before.delete(key);
+      }
+    }
+    return this.#isAnyPastFirst || this.#before.size > 0;
+  }
+
+  /** `pending`: undefined if nothing is queued. True: `shownLater` is another. */
+  remember(pending: readonly PendingName[] | undefined): boolean {
+    if (this.#pending === pending) return false;
+    this.#pending = pending;
+    const seen = (pending ?? []).filter((one) => one.seen);
+    const now = seen.map(({ key, type, name }) => [key, { type, name }] as const);
+    const before = new Set(this.#shownLater.keys());
+    this.#shownLater = new Map([...this.#before, ...now]);
+    return !isEqual(before, new Set(this.#shownLater.keys()));
   }
 
   /** What was held when this was called last, and of which nothing is held any more. */

@@ -7,6 +7,7 @@ import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { contentHash } from '../model/content-hash.ts';
+import type { TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
@@ -22,6 +23,8 @@ const others = z.enum(['disconnects', 'check', 'traffic', 'removals', 'content',
 const holdCause = z.union([rejected, others]).catch('rejected');
 /** What upstream said under a name. `hashes`: of each variant; of one that was removed without what it was. */
 const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
+
+const typedName = z.tuple([type, name]).transform(([type, name]) => ({ type, name }));
 
 type ListOf = <Element extends z.ZodType>(element: Element) => z.ZodType<readonly z.output<Element>[]>;
 
@@ -49,7 +52,9 @@ const rolloutOf = (list: ListOf, optional: ListOf) =>
     /** What was discarded, and why. Without a cause: an operator has discarded it. */
     discards: optional(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() })),
     /** Names of which a rollback has removed all or some variants, which stay away until they are released. */
-    withheld: optional(z.tuple([type, name]).transform(([type, name]) => ({ type, name }))),
+    withheld: optional(typedName),
+    /** What canaries had while some of them were of a later wave. */
+    shown: optional(typedName),
   });
 
 const whole: ListOf = (element) => z.array(element).readonly();
@@ -79,10 +84,17 @@ export const plainHash: HashOf = ({ constraints, payload, aliases, metadata }) =
   return [contentHash(constraints.key), contentHash(JSON.stringify(around))];
 };
 
-const nothing: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
+const nothing: SavedRollout = {
+  freezes: [],
+  canaries: new Map(),
+  verdicts: [],
+  discards: [],
+  withheld: [],
+  shown: [],
+};
 
-/** Names of which a rollback has removed something. */
-const maxWithheld = 10_000;
+/** Names of which a rollback has removed something, and those that canaries have. */
+const most = { withheld: 10_000, shown: 10_000 };
 
 const keyBytes = 32;
 /** There is none, or no directory that it could be in: that is said where it is written. */
@@ -238,12 +250,15 @@ export class RolloutFile {
   }
 
   /** The error: it could not. */
-  async #write({ freezes, canaries, verdicts, discards, withheld }: SavedRollout): Promise<unknown> {
+  async #write({ freezes, canaries, verdicts, discards, ...named }: SavedRollout): Promise<unknown> {
     const obstacle = await this.#obstacle();
     if (obstacle !== undefined) return obstacle;
     try {
-      const names = withheld.slice(0, maxWithheld).map(({ type, name }) => [type, name]);
-      const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld: names };
+      const pairs = (names: readonly TypedName[]) => names.map(({ type, name }) => [type, name]);
+      const withheld = pairs(named.withheld.slice(0, most.withheld));
+      // A part of it would be shown without the rest.
+      const shown = named.shown.length > most.shown ? [] : pairs(named.shown);
+      const saved = { freezes, canaries: [...canaries], verdicts, discards, withheld, shown };
       const text = JSON.stringify(saved);
       // A key first: without it the hashes say nothing. Another process may have left its own.
       const key = this.#key;

@@ -57,7 +57,7 @@ export type RolloutReport = Readonly<ReturnType<Rollout['report']>>;
  */
 export class Rollout {
   readonly #options: RolloutOptions;
-  readonly #changes = new Changes();
+  readonly #changes: Changes;
   readonly canaries: Canaries;
   readonly #rejections = new Rejections();
   readonly #ends = new Ends();
@@ -98,6 +98,8 @@ export class Rollout {
     this.#settings = settings;
     this.#wallTime = new WallTime(clock);
     this.#state = { kind: 'IDLE', since: clock.monotonic() };
+    this.#changes = new Changes(saved?.shown);
+    this.#queues = this.#changes.shownLater.length > 0;
     this.canaries = new Canaries(settings?.waves ?? [], saved?.canaries, clock.monotonic());
     this.#verdicts = new Verdicts(saved ?? { verdicts: [], discards: [] }, gate, hashOf);
     this.#judged = new Judged(gate);
@@ -110,9 +112,9 @@ export class Rollout {
     this.#gate(settings);
     const guards = [this.#verdicts, this.#guard];
     gate.guarding((one) => this.#settings !== undefined && guards.some((by) => by.stops(one)));
-    gate.queueing(
-      (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && this.#needed.mayBe(name)),
-    );
+    const isQueued = (name: TypedName): boolean =>
+      this.#queues && this.#changes.isQueued(name, this.#verdicts.isKnown(name));
+    gate.queueing((name, isRemoved) => isQueued(name) || (isRemoved && this.#needed.mayBe(name)));
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
@@ -146,7 +148,6 @@ export class Rollout {
     this.#settling.touch();
   }
 
-  /** What waits. */
   #gate(settings: RolloutSettings | undefined): void {
     this.#guard.configure(settings);
     this.#options.gate.gatedTypes(new Set(settings?.types));
@@ -319,13 +320,6 @@ export class Rollout {
     return ok(undefined);
   }
 
-  /** A change goes to those who have what they judge, and to the first wave: later waves get nothing that nobody has judged. */
-  #isQueued({ type, name }: TypedName): boolean {
-    const key = nameKey(type, name);
-    const own = this.#changes.rows.find(({ keys }) => keys.has(key))?.judge;
-    return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
-  }
-
   #frozen(): void {
     this.#options.fleet.waitingChanged();
     this.#look();
@@ -384,7 +378,7 @@ export class Rollout {
       return judgement.passes !== undefined;
     });
     this.#changes.judgeQueued(this.#guard, now);
-    if (saved && this.#verdicts.record([...this.#found(), ...this.#guard.objections])) this.#save();
+    if (saved) this.#remember();
     this.#discardHeld();
     if (this.#pass(passed, now) || this.#judged.waiting.names.length < waiting.names.length) {
       this.#look();
@@ -395,8 +389,14 @@ export class Rollout {
     checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) this.#overAt(now);
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
-    else if (!this.#waits && !this.canaries.areExpected) return;
+    else if (!this.#waits && !this.canaries.areExpected && !this.#queues) return;
     this.#timer = clock.after(Math.max(0, nextAt - now), () => this.#look());
+  }
+
+  /** What a restart must not forget. */
+  #remember(): void {
+    const isShown = this.#changes.remember(this.#queues ? this.#options.gate.pending : undefined);
+    if (this.#verdicts.record([...this.#found(), ...this.#guard.objections]) || isShown) this.#save();
   }
 
   /** With `on_failure: DISCARD`: who has what was found bad goes back. What is bad for one reason is told and counted once. */
@@ -453,10 +453,10 @@ export class Rollout {
 
   /** Once no change is past its first wave, and who was in a later one is back. False: not yet. */
   #unqueue(): boolean {
-    const { fleet, gate } = this.#options;
+    const { fleet, gate, clock } = this.#options;
+    const isKept = this.#changes.keepsQueue(this.canaries.mayComeBack(clock.monotonic()));
     // Who was in its first wave may be away.
-    const isPastFirst = this.#changes.rows.some(({ judge }) => judge.isPastFirst);
-    if (isPastFirst || this.canaries.reached.size > 0) return true;
+    if (isKept || this.canaries.reached.size > 0) return true;
     if (this.#settings !== undefined) {
       // What waits has its own survey.
       const { complete } = this.#waits ? this.#survey : fleet.survey(nothingOf(this.#settings.types));
@@ -694,6 +694,7 @@ export class Rollout {
       canaries: this.canaries.remembered,
       ...this.#verdicts.saved,
       withheld: [...this.#options.gate.holds.withheld()],
+      shown: this.#changes.shownLater,
     });
   }
 }

@@ -104,9 +104,13 @@ export class Verdicts {
    */
   stops({ type, holder, puts }: Transaction): boolean {
     if (this.#restored.length + this.#awaited.size === 0 || holder.restored === true) return false;
-    const isBad = (key: string): boolean =>
-      this.#awaited.has(key) || this.#restored.some(({ names }) => names.has(key));
-    return puts.some(({ name }) => isBad(nameKey(type, name)));
+    return puts.some(({ name }) => this.isKnown({ type, name }));
+  }
+
+  /** Something of it was found bad or discarded before a restart, and may be what upstream says. */
+  isKnown({ type, name }: TypedName): boolean {
+    const key = nameKey(type, name);
+    return this.#awaited.has(key) || this.#restored.some(({ names }) => names.has(key));
   }
 
   /** Who had something else when it was discarded, and was away, may be told the same as the others since. */

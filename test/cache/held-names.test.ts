@@ -313,6 +313,39 @@ describe('held names', () => {
     setting.apply({ resolved: [setting.want('a', inZone)] });
     expect([setting.both('a', inOther), setting.both('a', inZone)]).to.deep.equal(['1 | 2', '2 | 2']);
   });
+  describe('what is let in for others too, as nobody has anything of it any more', () => {
+    /** Everybody has lost `a`, and canaries have it again. */
+    const cameAgain = (): Setting => {
+      const setting = new Setting();
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+      setting.apply({ removals: [gone('a', prod)] });
+      setting.gate.queueing(() => true);
+      setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+      setting.gate.queueing(() => false);
+      setting.gate.release();
+      setting.gate.unqueue();
+      expect(setting.both('a', inProd)).to.equal('absent | 2');
+      return setting;
+    };
+    const isTold = ({ sides, changed: all }: Commit, parameters: Parameters): boolean =>
+      (sides?.released.changed ?? all)
+        .get(resourceName('a'))
+        ?.some((constraints) => constraints.matches(parameters)) === true;
+
+    it('is told to those who get it', () => {
+      const setting = cameAgain();
+      setting.want('a', inTest);
+      const commit = setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
+      expect([setting.see('released', 'a', inProd), isTold(commit, inProd)]).to.deep.equal(['2', true]);
+    });
+    it('also when another name is all that upstream says', () => {
+      const setting = cameAgain();
+      const resolved = [setting.want('a', inTest)];
+      const commit = setting.apply({ puts: [cluster('b', '1', { constraints: test })], resolved });
+      expect([setting.see('released', 'a', inProd), isTold(commit, inProd)]).to.deep.equal(['2', true]);
+    });
+  });
   it('two variants of a new name in one transaction come together', () => {
     const setting = new Setting();
     setting.want('a', inProd);
@@ -682,6 +715,42 @@ describe('held names', () => {
       setting.gate.unfreeze();
       expect(setting.both('a')).to.equal('1 | 1');
       expect(setting.pending()).to.equal('');
+    });
+    describe('while a change is in a later wave', () => {
+      /** Canaries have `a` at 2, everybody at 1, and upstream says this in the freeze. */
+      const frozenWith = (content: string): Setting => {
+        const setting = new Setting();
+        for (const name of ['a', 'b']) setting.want(name);
+        setting.apply({ puts: [cluster('a', '1'), cluster('b', '1')] });
+        setting.apply({ puts: [cluster('a', '2')] });
+        setting.gate.queueing(() => true);
+        setting.gate.freeze();
+        setting.apply({ puts: [cluster('a', content), cluster('b', content)] });
+        setting.gate.unfreeze();
+        return setting;
+      };
+      it('ends with that change as canaries have it, and what came meanwhile behind it', () => {
+        const setting = frozenWith('3');
+        expect([setting.both('a'), setting.both('b')]).to.deep.equal(['1 | 2', '1 | 1']);
+        expect(setting.pending()).to.equal('a queued behind, b queued');
+        setting.gate.release();
+        expect(setting.both('a')).to.equal('2 | 2');
+        setting.gate.queueing(() => false);
+        setting.gate.unqueue();
+        expect([setting.both('a'), setting.both('b')]).to.deep.equal(['2 | 3', '1 | 3']);
+      });
+      it('goes on with that change as it is: it has neither changed nor ended', () => {
+        const { joined, left } = frozenWith('3').changes.at(-1) ?? {};
+        expect([joined, left]).to.deep.equal([[], ['b']]);
+      });
+      it('goes on with that change alone, where upstream has gone back to it', () => {
+        const setting = frozenWith('2');
+        expect([setting.both('a'), setting.pending()]).to.deep.equal(['1 | 2', 'a, b queued']);
+      });
+      it('has what upstream took back of it behind it', () => {
+        const setting = frozenWith('1');
+        expect([setting.both('a'), setting.pending()]).to.deep.equal(['1 | 2', 'a queued behind']);
+      });
     });
     it('of one type or upstream leaves the others', () => {
       const setting = new Setting();

@@ -31,14 +31,14 @@ async function newest(relay: RelayProcess) {
 }
 
 /** Three clients that have content 1, one of them a canary. */
-async function fleetOfThree(workers: number) {
+async function fleetOfThree(workers: number, bake = '300ms') {
   await using stack = new AsyncDisposableStack();
   const plane = stack.use(await ModelPlane.start());
   plane.set('cds', { a: '1' });
   const relay = stack.use(
     await RelayProcess.start({
       upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-      rollout: { canary: { percent: 0.01 }, bake: '300ms' },
+      rollout: { canary: { percent: 0.01 }, bake },
       workers,
     }),
   );
@@ -105,4 +105,27 @@ describe('the history of a rollout', function () {
       ]);
     });
   }
+
+  it('wait ends for a change of which a part was discarded, but not for what was new in it', async () => {
+    await using fleet = await fleetOfThree(0, '60s');
+    const { plane, relay, clients } = fleet;
+    plane.set('cds', { a: '2', b: '1' });
+    await reaches(relay, 'CANARY');
+    const { revision } = await newest(relay);
+    await operate(relay, 'Discard');
+    plane.set('cds', { a: '3', b: '1' });
+    await reaches(relay, 'CANARY');
+    await operate(relay, 'Release');
+    for (const client of clients) await client.gets('cds', { a: '3', b: '1' });
+    const asked = ['--revision', String(revision), '--timeout', '20s', '--admin', `http://${relay.admin}`];
+    const all = await run('wait', ...asked);
+    expect([all.code, all.err]).to.deep.equal([
+      1,
+      `http://${relay.admin}: revision ${revision} was discarded: nobody will get it`,
+    ]);
+    const ofNew = await run('wait', '--type', 'cds', '--name', 'b', ...asked);
+    expect([ofNew.code, ofNew.err]).to.deep.equal([0, '']);
+    expect((await operate(relay, 'Rollback', { to: revision })).status).to.equal(200);
+    for (const client of clients) await client.gets('cds', { a: '1', b: '1' });
+  });
 });

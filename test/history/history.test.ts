@@ -274,6 +274,25 @@ describe('history', () => {
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
   });
 
+  it('a change of which a part was discarded is DISCARDED, though everybody has what was new in it', () => {
+    const { history, commit, put, discarded } = world(large);
+    put(shop, 'a');
+    commit([shop]);
+    put(shop, 'b', 'said');
+    put(cart, 'new');
+    commit([shop, cart]);
+    const last = () => history.last() ?? expect.fail('nothing has changed');
+    expect(verdictOf(last())).to.equal('PENDING');
+    discarded.add(shop);
+    commit([shop], [], { verb: 'discard', reason: 'bad' });
+    expect([verdictOf(last()), last().releasedAt]).to.deep.equal(['DISCARDED', undefined]);
+    expect(history.releasedRevision, 'a rollback to it gives what was new').to.equal(2);
+    discarded.clear();
+    put(shop, 'c');
+    commit([shop]);
+    expect([...history.changes()].map(verdictOf)).to.deep.equal(['RELEASED', 'DISCARDED', 'RELEASED']);
+  });
+
   it('what is queued replaces what was queued before, and the change that is judged goes on', () => {
     /** 1: everybody has a; 2: canaries have b; 3 and 4: c and d are queued. */
     const queueing = () => {

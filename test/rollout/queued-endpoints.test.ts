@@ -48,7 +48,14 @@ class World {
   readonly rollout: Rollout;
   /** Clients have yet to go back to their side. */
   isMoving = false;
-  saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] };
+  saved: SavedRollout = {
+    freezes: [],
+    canaries: new Map(),
+    verdicts: [],
+    discards: [],
+    withheld: [],
+    shown: [],
+  };
 
   /** `before`: after a restart of that, with these settings. */
   constructor(before?: World, now = settings) {

@@ -10,6 +10,7 @@ import {
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { diskError } from '../../src/cache/persistence/disk-error.ts';
+import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -25,6 +26,7 @@ const frozen: SavedRollout = {
   verdicts: [],
   discards: [],
   withheld: [],
+  shown: [],
 };
 
 describe('the file of what operators have closed', () => {
@@ -232,6 +234,21 @@ describe('the file of what operators have closed', () => {
     expect(there).to.deep.equal([true]);
   });
 
+  it('names what canaries had, all of it or nothing: a part would be shown without the rest', async () => {
+    const kept = async (names: number): Promise<number> => {
+      using directory = temporaryDirectory();
+      const { file } = loaded(directory.path, JSON.stringify({ ...frozen, canaries: [] }));
+      const shown = Array.from({ length: names }, (_, at) => ({
+        type: typeUrl('cds'),
+        name: resourceName(`c${at}`),
+      }));
+      file.save({ ...frozen, shown });
+      await file.settled;
+      return file.load().shown.length;
+    };
+    expect([await kept(10_000), await kept(10_001)]).to.deep.equal([10_000, 0]);
+  });
+
   it('of which a list cannot be read: the others are kept, on the disk too', () => {
     using directory = temporaryDirectory();
     const text = JSON.stringify({ ...frozen, canaries: [], discards: 'of another version' });
@@ -251,11 +268,13 @@ describe('the file of what operators have closed', () => {
       verdicts: [other, verdict],
       discards: [other, content],
       withheld: [other, ['cds', 'a']],
+      shown: [other, ['cds', 'a']],
     });
     const { state, failures } = loaded(directory.path, text);
     expect(state.freezes.map(({ reason }) => reason)).to.deep.equal(['incident 7']);
     expect([...state.canaries]).to.deep.equal([['node', 'class']]);
-    expect([state.verdicts.length, state.discards.length, state.withheld.length]).to.deep.equal([1, 1, 1]);
+    const { verdicts, discards, withheld, shown } = state;
+    expect([verdicts, discards, withheld, shown].map(({ length }) => length)).to.deep.equal([1, 1, 1, 1]);
     expect(failures).to.deep.equal(['corrupt']);
   });
 

@@ -1,3 +1,5 @@
+import { fromBinary } from '@bufbuild/protobuf';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import { resourceName } from '../../src/model/brand.ts';
@@ -10,7 +12,7 @@ import { Rollout } from '../../src/rollout/rollout.ts';
 import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
-import { namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { contentOf, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
@@ -42,7 +44,14 @@ class Setting {
   classOf: (nodeKey: string) => string = () => 'one';
 
   constructor(
-    saved: SavedRollout = { freezes: [], canaries: new Map(), verdicts: [], discards: [], withheld: [] },
+    saved: SavedRollout = {
+      freezes: [],
+      canaries: new Map(),
+      verdicts: [],
+      discards: [],
+      withheld: [],
+      shown: [],
+    },
   ) {
     this.saved = saved;
     this.store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
@@ -186,6 +195,8 @@ function restarted(): Setting {
 }
 
 const held = 'HELD: cds a: no';
+
+const contentIn = (bytes: Uint8Array): string => contentOf(fromBinary(AnySchema, bytes));
 
 function inFreeze(setting: Setting, says: () => void): void {
   setting.rollout.freeze({}, { operator: 'somebody', reason: 'a test' });
@@ -418,6 +429,81 @@ describe('canaries in a freeze', () => {
       expect(setting.rollout.report().wave).to.equal(2);
     });
 
+    const contents = (setting: Setting, column: 'released' | 'canary'): string =>
+      ['a', 'b']
+        .flatMap((name) => setting.store.held.contentOf(cds, resourceName(name), column))
+        .map(({ variant: { name, payload } }) => `${name} ${payload && contentIn(payload.bytes)}`)
+        .join(', ');
+
+    it('gets all of it or nothing: what upstream says meanwhile of a part of it comes after it', () => {
+      const setting = inSecondWave();
+      inFreeze(setting, () => setting.says({ puts: [one('b', '3')] }));
+      expect(contents(setting, 'canary')).to.equal('a bad, a 1, b 2');
+      expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
+      expect(contents(setting, 'released')).to.equal('a bad, a 1, b 2');
+      setting.clock.advance(minute);
+      expect(contents(setting, 'canary')).to.equal('a bad, a 1, b 3');
+      expect(setting.rollout.report().wave).to.equal(1);
+    });
+
+    it('gets what mends it: what was held goes on with what upstream has said meanwhile', () => {
+      const setting = inSecondWave();
+      setting.rejects();
+      expect(setting.state).to.equal(held);
+      inFreeze(setting, () => {
+        setting.says({ puts: [one('a', '3')] });
+        setting.canaries = [];
+      });
+      expect(contents(setting, 'canary')).to.equal('a 3, a 1, b 2');
+      expect(setting.rollout.report().wave).to.equal(2);
+    });
+
+    describe('after a restart', () => {
+      const first = [one('a', 'bad'), one('a', '2', test)];
+
+      /** Clients of the second wave have `first`, another change is queued, and the relay starts again. */
+      function again(): Setting {
+        const before = new Setting();
+        before.rollout.reload({ ...withoutCanaries([cds]), waves, mode: 'MANUAL' });
+        before.says({ puts: released });
+        before.says({ puts: first });
+        expect(before.rollout.promote({}, 'a test').ok).to.equal(true);
+        before.clock.advance(2000);
+        before.says({ puts: [one('b', '2')] });
+        expect(contents(before, 'canary')).to.equal('a bad, a 2, b 1');
+        const setting = Setting.restarted(before);
+        setting.rollout.reload({ ...withoutCanaries([cds]), waves, mode: 'MANUAL' });
+        return setting;
+      }
+
+      it('keeps what it had, and gets nothing else before that has ended', () => {
+        const setting = again();
+        for (const part of [...first, one('b', '2')]) setting.says({ puts: [part] });
+        expect(contents(setting, 'canary')).to.equal('a bad, a 2, b 1');
+        setting.says({ puts: [one('b', '3')] });
+        expect(setting.rollout.report().wave).to.equal(1);
+        expect(setting.saved.shown.map(({ name }) => name)).to.deep.equal(['a']);
+        expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
+        setting.clock.advance(2 * minute);
+        expect(contents(setting, 'canary')).to.equal('a bad, a 2, b 1');
+        expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
+        expect(contents(setting, 'released')).to.equal('a bad, a 2, b 1');
+        setting.clock.advance(2000);
+        expect(contents(setting, 'canary')).to.equal('a bad, a 2, b 3');
+        expect(setting.saved.shown).to.deep.equal([]);
+      });
+
+      it('of which upstream says nothing any more is one of everybody after a minute', () => {
+        const setting = again();
+        setting.says({ puts: [one('b', '2')] });
+        setting.clock.advance(minute / 2);
+        expect(contents(setting, 'canary'), 'it may still come').to.equal('a 1, a 1, b 1');
+        setting.clock.advance(minute);
+        expect(contents(setting, 'canary')).to.equal('a 1, a 1, b 2');
+        expect(setting.saved.shown).to.deep.equal([]);
+      });
+    });
+
     it('goes back with what is discarded in the freeze', () => {
       const setting = inSecondWave();
       inFreeze(setting, () => {
@@ -569,6 +655,7 @@ describe('verdicts after a restart', () => {
       verdicts: [],
       discards: [],
       withheld: [],
+      shown: [],
     };
     const setting = new Setting(before);
     setting.has(released);

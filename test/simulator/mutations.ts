@@ -197,7 +197,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'what comes while a later wave is on is not queued',
     rule: 8,
-    file: 'src/rollout/rollout.ts',
+    file: 'src/rollout/changes.ts',
     right: "return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');",
     wrong: "return own === undefined && key === '';",
   },

@@ -62,6 +62,7 @@ const nothingSaved: SavedRollout = {
   verdicts: [],
   discards: [],
   withheld: [],
+  shown: [],
 };
 
 const idOf = (kind: Kind, name: string): string => `${kind} ${name}`;
