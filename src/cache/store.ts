@@ -8,7 +8,7 @@ import {
 } from '../model/brand.ts';
 import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import { clusterFacts, clusterType } from '../model/cluster.ts';
+import { clusterType } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -177,10 +177,6 @@ export interface Restored {
 
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
-  /** The names of endpoints to which clusters led at this revision; `names` undefined: not all of them can be known. */
-  #clusterServices:
-    | { readonly revision: Revision; readonly names: ReadonlySet<string> | undefined }
-    | undefined;
   readonly held: HeldNames;
   /** What the clients of each side see. The store itself has what upstream says. */
   readonly sides: Readonly<Record<Side, CatalogReader>>;
@@ -291,10 +287,7 @@ export class Store extends CatalogReader {
     const content = table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
     if (!content.hasContent || interest.type !== assignmentType) return content;
     if (this.tables.options.leavesBehind?.(interest) === false) return content;
-    const clusters = this.tables.get(clusterType);
-    // Of clusters that are held back some clients see others.
-    if (clusters === undefined || clusters.held.size > 0) return content;
-    return this.#isLeft(interest, clusters) ? { ...content, hasContent: false } : content;
+    return this.#isLeft(interest) ? { ...content, hasContent: false } : content;
   }
 
   /**
@@ -303,13 +296,10 @@ export class Store extends CatalogReader {
    * is not known: clients with these parameters do not have all clusters from here, or some cluster is of an extension,
    * which may name its endpoints in its own way.
    */
-  #isLeft({ selector, parameters }: Interest, clusters: TypeTable): boolean {
-    if (isCollection(selector) || clusters.interests.get(WILDCARD, parameters)?.answer === undefined)
-      return false;
-    const { revision } = this;
-    if (this.#clusterServices?.revision !== revision)
-      this.#clusterServices = { revision, names: servicesIn(clusters) };
-    return this.#clusterServices.names?.has(selector) === false;
+  #isLeft({ selector, parameters }: Interest): boolean {
+    const clusters = this.tables.get(clusterType);
+    const isKnown = clusters?.interests.get(WILDCARD, parameters)?.answer !== undefined;
+    return isKnown && !isCollection(selector) && !clusters.mayLeadTo(selector);
   }
 
   /**
@@ -494,19 +484,6 @@ function hasErrorSubscriber(
     }
   }
   return false;
-}
-
-/** Of all variants. Undefined: not all of them can be known. */
-function servicesIn(clusters: TypeTable): ReadonlySet<string> | undefined {
-  const names = new Set<string>();
-  for (const { variants } of clusters.resources.values()) {
-    for (const { variant } of variants.all()) {
-      const { service, extended } = clusterFacts(variant);
-      if (extended) return undefined;
-      names.add(service);
-    }
-  }
-  return names;
 }
 
 /**

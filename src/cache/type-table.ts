@@ -9,6 +9,7 @@ import {
 } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
+import { clusterFacts } from '../model/cluster.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { includes, nameKey, type Scope } from '../model/holds.ts';
 import { countIn, getOrMake } from '../model/maps.ts';
@@ -172,6 +173,11 @@ export class TypeTable {
   readonly interests = new Interests();
   /** Alias → the resources that have it (protocol §4.8), and how many of their variants do, in all columns. */
   readonly #aliases = new Map<ResourceName, Map<ResourceName, number>>();
+  /**
+   * Of clusters: the name of endpoints → how many variants lead there, in all columns. Under undefined are those of an
+   * extension, which may name its endpoints in its own way. Kept from when it is first asked for.
+   */
+  #services: Map<string | undefined, number> | undefined;
   /** Version of each holder's last response. */
   readonly versions = new Map<string, string>();
   /** The released versions of holders that have said something since, while something is held. */
@@ -412,7 +418,26 @@ export class TypeTable {
     for (const { variant } of before?.variants.all() ?? []) this.unlinkAndRelease(variant);
   }
 
+  /** Of clusters: whether one leads to endpoints of this name, or that is not known. */
+  mayLeadTo(endpoints: string): boolean {
+    // Of clusters that are held back some clients see others.
+    if (this.#held.size > 0) return true;
+    if (this.#services === undefined) {
+      this.#services = new Map();
+      for (const { variants } of this.resources.values())
+        for (const { variant } of variants.all()) this.#countService(variant, 1);
+    }
+    return this.#services.has(endpoints) || this.#services.has(undefined);
+  }
+
+  #countService(variant: Variant, more: 1 | -1): void {
+    if (this.#services === undefined) return;
+    const { service, extended } = clusterFacts(variant);
+    countIn(this.#services, extended ? undefined : service, more);
+  }
+
   link(variant: Variant): void {
+    this.#countService(variant, 1);
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = getOrMake(this.#aliases, key, () => new Map());
@@ -423,6 +448,7 @@ export class TypeTable {
   /** Another variant of the name may have the same alias: the alias goes with the last one. */
   unlinkAndRelease(variant: Variant): void {
     this.all.payloads.release(variant.payload);
+    this.#countService(variant, -1);
     for (const alias of variant.aliases) {
       const key = resourceName(alias);
       const names = this.#aliases.get(key);
