@@ -392,11 +392,7 @@ class ResponseContent {
     this.#postponed.push(() => {
       // By another parameter set, its name or an alias.
       if (this.#others.anyShows(item, before, exactly)) return;
-      const name = nameOf(item, before);
-      if (constrained) this.#write(name, before.constraints);
-      // Of what it has from an earlier stream neither body nor constraints are known.
-      else if (before.payload === undefined) this.#writeName(name);
-      else this.#write(name, undefined);
+      this.#write(nameOf(item, before), constrained ? before.constraints : undefined);
     });
   }
 
@@ -466,14 +462,8 @@ class ResponseContent {
     for (const { id, name, locator } of this.input.mustRemove) {
       if (this.#seen.has(id) || this.deferred.has(id)) continue;
       if (locator) this.addMissing(name);
-      else this.#writeName(name);
+      else this.#write(name, undefined);
     }
-  }
-
-  /** The client may have it by its name or, if that gets constraints, with some. */
-  #writeName(name: string): void {
-    this.#write(name, undefined);
-    if (this.input.encoding.constrained) this.#write(name, UNCONSTRAINED);
   }
 
   #writeRemovals(): void {
