@@ -89,7 +89,7 @@ export interface ProcessRole
   /** Whose load reports it takes; left out: those of clients, for control planes. */
   readonly loadReports?: LoadRole;
   /** Names of upstreams of which clients of this node, the last one of a stream, have subscriptions in other processes. */
-  readonly subscribedElsewhere?: (nodeId: string, stream: string) => ReadonlySet<string> | undefined;
+  readonly subscribedElsewhere?: (nodeId: string, stream: string) => ReadonlySet<string>;
   /** The number of streams or connections of this process has changed. */
   readonly loadChanged?: () => void;
   /** The relay's id in `x-distributary-via`; left out: a new one. */
@@ -312,11 +312,7 @@ export class Core {
       admission: this.admission,
     });
     const loadRole = role.loadReports ?? 'alone';
-    this.subscribedUpstreams = new SubscribedUpstreams(
-      this,
-      () => this.loadReports.chooseAgain(),
-      role.subscribedElsewhere,
-    );
+    this.subscribedUpstreams = new SubscribedUpstreams(this, role.subscribedElsewhere);
     this.loadReports = loadServer(this, loadRole);
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() =>

@@ -6,7 +6,7 @@ import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { classOf } from '../inspect/client-list.ts';
 import { LoadServer, type ReportingClient } from '../load/load-server.ts';
 import type { TypeUrl } from '../model/brand.ts';
-import { Sweep, systemClock } from '../model/clock.ts';
+import { systemClock } from '../model/clock.ts';
 import { clusterType } from '../model/cluster.ts';
 import {
   type LoadOutcome,
@@ -177,7 +177,6 @@ function reportingClient(
   client: ClientContext,
   peer: Peer,
   stream: string,
-  since = systemClock.monotonic(),
 ): ReportingClient {
   const { traffic } = core;
   const { access, nodeKey: node, classKey, loadOrigin: origin } = client;
@@ -216,8 +215,7 @@ function reportingClient(
     left: () => traffic.left(stream),
     targets() {
       const { config } = core;
-      const own = core.subscribedUpstreams.of(client.nodeId, stream, since);
-      if (own === undefined) return undefined;
+      const own = core.subscribedUpstreams.of(client.nodeId, stream);
       if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
         return last.targets;
       const { upstreams, parameters } = config;
@@ -233,7 +231,7 @@ function reportingClient(
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);
-      return again && reportingClient(core, requests, again, peer, stream, since);
+      return again && reportingClient(core, requests, again, peer, stream);
     },
   };
 }
@@ -245,89 +243,45 @@ const unknownMs = 50;
 const streamsPerMs = 40;
 
 interface Served extends Pick<LoadParts, 'config'> {
-  readonly relay: { readonly server: Pick<Relay['server'], 'size'> & { streams(): Iterable<Subscribing> } };
-}
-
-interface Subscribing {
-  readonly client: Pick<ClientContext, 'nodeId'> | undefined;
-  readonly types: Iterable<{ readonly info: { readonly url: TypeUrl }; readonly selection: Selection }>;
+  readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'streams'> };
 }
 
 /** Of which upstreams clients have subscriptions, by node. */
 export class SubscribedUpstreams {
   readonly #core: Served;
-  readonly #changed: () => void;
-  readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> | undefined;
+  readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string>;
   #byNode = new Map<string, ReadonlySet<string>>();
   #lookedAt = Number.NEGATIVE_INFINITY;
-  /** What is done once they have been looked at since the last of it came. */
-  readonly #waiting = new Set<() => void>();
-  #waitingSince = 0;
-  readonly #soon = new Sweep(systemClock, unknownMs, () => {
-    if (this.#lookedAt < this.#waitingSince && !this.#lookIfDue()) return true;
-    const waited = [...this.#waiting];
-    this.#waiting.clear();
-    for (const run of waited) run();
-    return false;
-  });
   /** By what claims: a selection never changes, and many clients have the same. */
   readonly #bySelection = new WeakMap<object, WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>>();
 
-  /**
-   * `changed`: of some it is known now. `elsewhere`: the names of those of which the node of a stream has subscriptions in
-   * other processes; undefined: that is not known yet.
-   */
+  /** `elsewhere`: the names of those of which the node of a stream has subscriptions in other processes. */
   constructor(
     core: Served,
-    changed: () => void,
-    elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> | undefined = () => new Set(),
+    elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> = () => new Set(),
   ) {
     this.#core = core;
-    this.#changed = changed;
     this.#elsewhere = elsewhere;
   }
 
-  /**
-   * Their names, of a client that is here since a moment of the clock; undefined: they are not known yet. Nobody is asked
-   * elsewhere who has something here: the streams of a client are mostly on one connection.
-   */
-  of(nodeId: string, stream: string, since: number): ReadonlySet<string> | undefined {
+  /** Their names. Nobody is asked elsewhere who has something here: the streams of a client are mostly on one connection. */
+  of(nodeId: string, stream: string): ReadonlySet<string> {
     const { upstreams } = this.#core.config;
     // Nobody can subscribe to another one.
     if (upstreams.length < 2) return new Set(upstreams.map(({ name }) => name));
     const own = this.here(nodeId);
-    if (own.size > 0) return own;
-    const others = this.#elsewhere(nodeId, stream);
-    if (this.#lookedAt >= since) return others;
-    // It may have subscribed after streams were looked at.
-    this.#wait(this.#changed);
-    return undefined;
+    return own.size > 0 ? own : this.#elsewhere(nodeId, stream);
   }
 
-  /** Of this process's streams, when they were looked at. */
+  /** Of this process's streams. */
   here(nodeId: string): ReadonlySet<string> {
-    this.#lookIfDue(this.#byNode.has(nodeId) ? rememberedMs : undefined);
-    return this.#byNode.get(nodeId) ?? new Set();
-  }
-
-  /** This process's streams have been looked at after this call. */
-  looked(): Promise<void> {
-    return new Promise((resolve) => this.#wait(resolve));
-  }
-
-  #wait(run: () => void): void {
-    this.#waiting.add(run);
-    this.#waitingSince = systemClock.monotonic();
-    this.#soon.start();
-  }
-
-  #lookIfDue(rarely?: number): boolean {
-    const often = Math.max(unknownMs, Math.min(rememberedMs, this.#core.relay.server.size / streamsPerMs));
     const now = systemClock.monotonic();
-    if (now < this.#lookedAt + (rarely ?? often)) return false;
+    const known = this.#byNode.get(nodeId);
+    const unknown = Math.max(unknownMs, Math.min(rememberedMs, this.#core.relay.server.size / streamsPerMs));
+    if (now < this.#lookedAt + (known === undefined ? unknown : rememberedMs)) return known ?? new Set();
     this.#lookedAt = now;
     this.#byNode = this.#look();
-    return true;
+    return this.#byNode.get(nodeId) ?? new Set();
   }
 
   #look(): Map<string, ReadonlySet<string>> {

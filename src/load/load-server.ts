@@ -45,11 +45,8 @@ export interface ReportingClient {
   readonly origin: LoadOrigin;
   /** Whether it may know of a cluster, and report it. Undefined: of all. */
   readonly mayKnow: ((cluster: string) => boolean) | undefined;
-  /**
-   * The sessions that get its reports. They change with what the client subscribes to; else it is the same value. Undefined:
-   * they are not known yet.
-   */
-  targets(): readonly LoadTarget[] | undefined;
+  /** The sessions that get its reports. They change with what the client subscribes to; else it is the same value. */
+  targets(): readonly LoadTarget[];
   /** A report has come, so many milliseconds after the last one. */
   reported(totals: LoadTotals, milliseconds: number): void;
   /** It reports no more. */
@@ -234,8 +231,7 @@ class ClientReports implements StreamHandler {
   readonly #node = new LastNode();
   /** To which it reports, and whose they are. */
   sessions: ReadonlySet<SessionLoad> = new Set();
-  /** Undefined: they were never known. */
-  #targets: readonly LoadTarget[] | undefined;
+  #targets: readonly LoadTarget[] = [];
   /** Those for which there was no place: they are looked up again every few seconds, and count as refused once. */
   readonly refused = new WeakSet<LoadTarget>();
   /** Of the sessions, and of the relay. */
@@ -321,8 +317,7 @@ class ClientReports implements StreamHandler {
    * Returns how many bytes it had to look at.
    */
   instructed(): number {
-    // Before they are known it is not told what the relay itself wants: it may hear only the first that it is told.
-    if (this.#isOver || this.#blockedSince !== undefined || this.#targets === undefined) return 0;
+    if (this.#isOver || this.#blockedSince !== undefined) return 0;
     const all = [...this.sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return 0;
@@ -415,24 +410,19 @@ class ClientReports implements StreamHandler {
   /** Asked for each stream every few seconds: where nothing has changed, nothing is done. */
   chooseAgain(): void {
     if (this.isReading || this.#isOver || this.#client === undefined) return;
-    const targets = this.#client.targets();
-    const isSame = targets === this.#targets && (targets?.length ?? 0) === this.sessions.size;
+    const isSame = this.#client.targets() === this.#targets && this.#targets.length === this.sessions.size;
     if (!isSame || this.sessions.values().some(({ isOver }) => isOver)) this.choose();
   }
 
-  /**
-   * To whom it reports. A session that it reports to already knows what it has said. While it is not known of its node, it
-   * reports to whom it did.
-   */
+  /** To whom it reports. A session that it reports to already knows what it has said. */
   choose(): void {
     if (this.#isOver || this.#client === undefined) return;
-    const targets = this.#client.targets();
-    if (targets === undefined) return;
     const { account } = this.peer;
     const { maxLoadReportClusters } = this.#server.options.limits();
     const most = account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
     // Each worker has bound its own.
     const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
+    const targets = this.#client.targets();
     this.#targets = targets;
     const before = this.sessions;
     this.sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));
