@@ -380,14 +380,19 @@ export class DeltaType extends SubscribedType {
   #meantByName(name: ResourceName): readonly AckedVariant[] {
     const { acked, subscriptions, unansweredUnsubscribed } = this;
     if (subscriptions.hasLocatorFor(name)) return [];
-    // It may be the answer to the plain name. That says nothing of what a glob or an alias shows for other parameters.
-    const isAnswer = subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0;
+    const all = acked.of(name);
     const isForOthers = ({ aliases, constraints }: AckedVariant): boolean =>
       !constraints.matches(NO_PARAMETERS) &&
       subscriptions
         .matching(name, aliases, constraints)
         .some(({ parameters }) => parameters !== NO_PARAMETERS);
-    return acked.of(name).filter((one) => !isAnswer || !isForOthers(one));
+    const own = subscriptions.locators ? all.filter((one) => !isForOthers(one)) : all;
+    if (own.length === all.length) return all;
+    // It may be the answer to the plain name, or to its end (protocol §4.5). That says nothing of what a glob or an alias
+    // shows for other parameters.
+    const isAnswer =
+      subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0 || this.isLeaving(name);
+    return isAnswer ? own : all;
   }
 
   /**

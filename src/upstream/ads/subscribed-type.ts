@@ -621,6 +621,11 @@ export abstract class SubscribedType {
     });
   }
 
+  /** It was unsubscribed not long ago. */
+  protected isLeaving(name: Selector): boolean {
+    return this.#leaving.keys().some(({ selector }) => selector === name);
+  }
+
   /** Something was unsubscribed not long ago. */
   protected get isSomethingLeaving(): boolean {
     return this.#leaving.size > 0;
