@@ -8,6 +8,7 @@ import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
 import type { Timer } from './model/clock.ts';
+import { getOrMake } from './model/maps.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import { isCollection } from './model/selection.ts';
@@ -56,6 +57,8 @@ export interface RelayOptions
 
 /** So many interests end in one turn for room: some 70 µs each. */
 const endsPerTurn = 1000;
+/** So many variants end in one turn as their time to live is over: some 20 µs each. */
+const expiriesPerTurn = 2000;
 
 /**
  * The data path. Responses flow right: an upstream applies a transaction to the store, the views that can see it take
@@ -77,7 +80,15 @@ export class Relay implements UpstreamSink {
   readonly taps: Taps;
   readonly #options: RelayOptions;
   readonly #services: DownstreamServices;
-  readonly #expiries = new Map<string, { readonly deadline: number; readonly timer: Timer }>();
+  /** By deadline: what came together has one timer, and ends together. */
+  readonly #expiries = new Map<
+    number,
+    { readonly timer: Timer; readonly variants: Map<string, VariantKey> }
+  >();
+  /** Where each variant is among them. */
+  readonly #deadlines = new Map<string, number>();
+  /** Whose timers have run out. */
+  readonly #due: VariantKey[] = [];
   #upstreams: readonly Upstream[] = [];
   /** Room is made, or an interest ends, after which it is: what either leads to makes none by itself. */
   #isMakingRoom = false;
@@ -356,25 +367,50 @@ export class Relay implements UpstreamSink {
     this.makeRoom();
   }
 
-  /** Protocol §8, TTL: the relay runs the upstream's timers, one for each variant, which must not keep an old body. */
+  /** Protocol §8, TTL: the relay runs the upstream's timers. A variant has one, which must not keep an old body. */
   #expireAt(deadline: number, { type, name, constraints }: VariantKey): void {
-    const { clock } = this.#options;
     const key = JSON.stringify([type, name, constraints.key]);
-    const known = this.#expiries.get(key);
-    if (known !== undefined && known.deadline <= deadline) return;
-    known?.timer.cancel();
-    const timer = clock.after(deadline - clock.monotonic(), () => {
-      this.#expiries.delete(key);
-      for (const commit of this.#stores.expire({ type, name, constraints })) {
-        this.#options.events.evicted('ttl', 1);
-        this.#publish(commit);
-      }
-      // It was prolonged. Or the timer was early by a rounding, or as none is longer than 24 days.
-      const next = this.#stores.deadline({ type, name, constraints });
-      if (next < Number.POSITIVE_INFINITY) this.#expireAt(next, { type, name, constraints });
-    });
-    this.#expiries.set(key, { deadline, timer });
+    const known = this.#deadlines.get(key) ?? Number.POSITIVE_INFINITY;
+    if (known <= deadline) return;
+    const before = this.#expiries.get(known);
+    if (before?.variants.delete(key) === true && before.variants.size === 0) {
+      before.timer.cancel();
+      this.#expiries.delete(known);
+    }
+    this.#deadlines.set(key, deadline);
+    const { variants } = getOrMake(this.#expiries, deadline, () => this.#timerAt(deadline));
+    variants.set(key, { type, name, constraints });
   }
+
+  #timerAt(deadline: number) {
+    const { clock, defer } = this.#options;
+    const variants = new Map<string, VariantKey>();
+    const timer = clock.after(Math.max(0, deadline - clock.monotonic()), () => {
+      this.#expiries.delete(deadline);
+      const isFirst = this.#due.length === 0;
+      for (const [key, variant] of variants) {
+        this.#deadlines.delete(key);
+        this.#due.push(variant);
+      }
+      if (isFirst) defer(this.#expireDue);
+    });
+    return { timer, variants };
+  }
+
+  /** In one commit of a type. Of many the rest ends in later turns. */
+  readonly #expireDue = (): void => {
+    const variants = this.#due.splice(0, expiriesPerTurn);
+    if (this.#due.length > 0) this.#options.defer(this.#expireDue);
+    for (const { commit, count } of this.#stores.expire(variants)) {
+      this.#options.events.evicted('ttl', count);
+      this.#publish(commit);
+    }
+    for (const variant of variants) {
+      // It was prolonged. Or the timer was early by a rounding, or as none is longer than 24 days.
+      const next = this.#stores.deadline(variant);
+      if (next < Number.POSITIVE_INFINITY) this.#expireAt(next, variant);
+    }
+  };
 
   /** Who records it hears of it before anybody judges it. */
   #publish(commit: Commit): void {

@@ -99,14 +99,14 @@ export class HeldNames implements Gate {
   }
 
   /** The TTL of a variant may have passed for the sides. True: it has. */
-  expire(table: TypeTable, { name, constraints }: VariantKey, changes: CommitChanges): boolean {
+  expire(table: TypeTable, { name, constraints }: VariantKey, changes: CommitChanges, now: number): boolean {
     let expired = false;
     for (const side of ['released', 'canary'] as const) {
       const cached = table.own(name, side);
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
-      if (ttl.deadline > this.#tables.options.clock.monotonic()) continue;
+      if (ttl.deadline > now) continue;
       changes.touch(name, constraints, aliases);
       table.remove(cached, entry, side);
       expired = true;

@@ -175,6 +175,13 @@ export interface Restored {
   readonly versions: readonly { readonly type: TypeUrl; readonly holder: string; readonly version: string }[];
 }
 
+/** Variants have ended, as their time to live was over. */
+export interface Expired {
+  readonly commit: Commit;
+  /** How many. */
+  readonly count: number;
+}
+
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
   readonly held: HeldNames;
@@ -243,19 +250,18 @@ export class Store extends CatalogReader {
     return this.#commit(table, changes, undefined, undefined, receivedAt);
   }
 
-  /** Ends the variants whose time to live has passed; undefined if there are none (a heartbeat came). */
-  expire(variant: VariantKey): Commit | undefined {
-    const { name, type } = variant;
-    const table = this.tables.get(type);
-    if (table === undefined) return undefined;
-    const changes = this.#changesOf(type, undefined);
-    const version = this.#dropExpired(table, variant, changes);
-    const ofSides = this.held.expire(table, variant, changes);
-    if (version === undefined && !ofSides) return undefined;
-    this.tables.nextRevision();
-    const held = this.held.open(table);
-    held?.passing(name, ofSides);
-    return this.#commit(table, changes, version, held);
+  /**
+   * Ends those of these variants whose time to live has passed: a heartbeat may have come. A commit for each type and
+   * version; the next one is made once the last was taken.
+   */
+  *expire(variants: readonly VariantKey[]): Iterable<Expired> {
+    const now = this.tables.options.clock.monotonic();
+    for (const [type, ofType] of Map.groupBy(variants, (variant) => variant.type)) {
+      for (const [version, same] of Map.groupBy(ofType, (variant) => this.#versionAtEnd(variant, now))) {
+        const expired = this.#expire(type, same, version, now);
+        if (expired !== undefined) yield expired;
+      }
+    }
   }
 
   /** Upstream has said it, and its time to live has not passed. */
@@ -380,21 +386,38 @@ export class Store extends CatalogReader {
     return Array.from(states, ({ interest }) => interest);
   }
 
-  /** The version of what has expired; undefined: nothing has. */
-  #dropExpired(
-    table: TypeTable,
-    { name, constraints }: VariantKey,
-    changes: CommitChanges,
-  ): string | undefined {
-    const cached = table.resources.get(name);
-    const entry = cached?.variants.get(constraints.key);
-    if (cached === undefined || entry?.variant.ttl === undefined) return undefined;
-    if (entry.variant.ttl.deadline > this.tables.options.clock.monotonic()) return undefined;
-    // Upstream has not said anything new: its last version stays (protocol §3.10).
-    const version = table.versions.get(entry.holders[0]?.key ?? '') ?? '';
+  #expire(
+    type: TypeUrl,
+    variants: readonly VariantKey[],
+    version: string | undefined,
+    now: number,
+  ): Expired | undefined {
+    const table = this.tables.get(type);
+    if (table === undefined) return undefined;
+    const changes = this.#changesOf(type, undefined);
     const remover = new VariantRemover(table, changes);
-    for (const holder of entry.holders) remover.drop(cached, entry, holder);
-    return version;
+    const ended: (readonly [ResourceName, ofSides: boolean])[] = [];
+    for (const variant of variants) {
+      const { name } = variant;
+      const cached = table.resources.get(name);
+      const entry = expiredEntry(cached, variant, now);
+      if (cached !== undefined && entry !== undefined)
+        for (const holder of entry.holders) remover.drop(cached, entry, holder);
+      const ofSides = this.held.expire(table, variant, changes, now);
+      if (entry !== undefined || ofSides) ended.push([name, ofSides]);
+    }
+    if (ended.length === 0) return undefined;
+    this.tables.nextRevision();
+    const held = this.held.open(table);
+    for (const [name, ofSides] of ended) held?.passing(name, ofSides);
+    return { commit: this.#commit(table, changes, version, held), count: ended.length };
+  }
+
+  /** Upstream says nothing new: its last version stays (protocol §3.10). Undefined: upstream's own has not expired. */
+  #versionAtEnd(variant: VariantKey, now: number): string | undefined {
+    const table = this.tables.get(variant.type);
+    const entry = expiredEntry(table?.resources.get(variant.name), variant, now);
+    return entry && (table?.versions.get(entry.holders[0]?.key ?? '') ?? '');
   }
 
   /** `held`: where something is, each side sees its part. */
@@ -420,6 +443,15 @@ export class Store extends CatalogReader {
       : undefined;
     return new CommitChanges(held?.changing, snapshot);
   }
+}
+
+function expiredEntry(
+  cached: CachedResource | undefined,
+  { constraints }: VariantKey,
+  now: number,
+): CacheEntry | undefined {
+  const entry = cached?.variants.get(constraints.key);
+  return (entry?.variant.ttl?.deadline ?? Number.POSITIVE_INFINITY) > now ? undefined : entry;
 }
 
 function contentOf(table: TypeTable, interest: Interest): InterestContent {
@@ -520,8 +552,11 @@ export class SideStores {
     return this.#seenBy(side, this.#stores[side].restamp(restamp));
   }
 
-  expire(variant: VariantKey): readonly Commit[] {
-    return this.#each((store) => store.expire(variant));
+  *expire(variants: readonly VariantKey[]): Iterable<Expired> {
+    for (const side of this.separate) {
+      for (const { commit, count } of this.#stores[side].expire(variants))
+        yield { commit: this.#seenBy(side, commit), count };
+    }
   }
 
   /** `side`: as in `apply`. */

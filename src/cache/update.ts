@@ -204,9 +204,12 @@ export class Update extends VariantRemover {
   readonly #transaction: Transaction;
   readonly #holder: Holder;
   readonly #revision: Revision;
+  /** What comes together is over together. */
+  readonly #now: number;
 
   constructor(table: TypeTable, transaction: Transaction, revision: Revision, changes: CommitChanges) {
     super(table, changes, transaction);
+    this.#now = table.all.options.clock.monotonic();
     this.#transaction = transaction;
     this.#holder = transaction.holder;
     this.#revision = revision;
@@ -360,7 +363,7 @@ export class Update extends VariantRemover {
 
   #ttl(milliseconds: number | undefined): Ttl | undefined {
     if (milliseconds === undefined) return undefined;
-    return { milliseconds, deadline: this.table.all.options.clock.monotonic() + milliseconds };
+    return { milliseconds, deadline: this.#now + milliseconds };
   }
 
   #replace(entry: CacheEntry, variant: Variant): void {

@@ -765,7 +765,7 @@ describe('store', () => {
       expect(setting.expiring).to.deep.equal(['a', 'a']);
       setting.clock.advance(1000);
       const moved = setting.store.resolve(cds, resourceName('a'), inProd);
-      expect(isVariant(moved) && setting.store.expire(moved)).to.be.an('object');
+      expect(isVariant(moved) && [...setting.store.expire([moved])]).to.have.length(1);
     });
     const ttl = { ttlMilliseconds: 1000 };
     const see = (setting: Setting) => setting.store.resolve(cds, resourceName('a'), NO_PARAMETERS);
@@ -778,13 +778,36 @@ describe('store', () => {
       const variant = see(setting);
       if (!isVariant(variant)) throw new Error(variant);
       setting.clock.advance(999);
-      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect([...setting.store.expire([variant])]).to.deep.equal([]);
       setting.clock.advance(1);
-      const commit = setting.store.expire(variant);
-      expect(commit?.changed.has(variant.name)).to.equal(true);
+      const [ended] = setting.store.expire([variant]);
+      expect(ended?.commit.changed.has(variant.name)).to.equal(true);
       expect(setting.see('a')).to.equal('absent');
-      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect([...setting.store.expire([variant])]).to.deep.equal([]);
       expect(setting.store.bodyBytes).to.equal(0);
+    });
+    it('§3.10 ends those of one version in one commit, with that version', () => {
+      const setting = use();
+      const other = { holder: otherHolder, version: '7' };
+      const names = ['a', 'c', 'e'];
+      setting.apply({ version: '5', puts: names.map((name) => cluster(name, '1', UNCONSTRAINED, ttl)) });
+      setting.apply({ ...other, puts: [cluster('b', '1', UNCONSTRAINED, ttl), cluster('d', '1')] });
+      setting.clock.advance(500);
+      setting.apply({ version: '6', heartbeats: [{ ...gone('e'), ...ttl }] });
+      setting.clock.advance(500);
+      const all = ['a', 'b', 'c', 'd', 'e', 'a'].map((name) => ({ type: cds, ...gone(name) }));
+      const { revision } = setting.store;
+      const ended = Array.from(setting.store.expire(all), ({ commit, count }) => [
+        commit.version,
+        commit.revision - revision,
+        count,
+        changedNames(commit),
+      ]);
+      expect(ended).to.deep.equal([
+        ['6', 1, 2, ['a', 'c']],
+        ['7', 2, 1, ['b']],
+      ]);
+      expect(names.map((name) => setting.see(name))).to.deep.equal(['unknown', 'unknown', 'e 1']);
     });
     it('a heartbeat prolongs it', () => {
       const setting = use();
@@ -794,7 +817,7 @@ describe('store', () => {
       setting.clock.advance(600);
       setting.apply({ heartbeats: [{ ...gone('a'), ...ttl }] });
       setting.clock.advance(600);
-      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect([...setting.store.expire([variant])]).to.deep.equal([]);
       expect(setting.see('a')).to.equal('a 1');
     });
     it('the resource without one ends the countdown, and is told', () => {
@@ -804,7 +827,7 @@ describe('store', () => {
       if (!isVariant(variant)) throw new Error(variant);
       expect(changedNames(setting.apply({ puts: [cluster('a', '1')] }))).to.deep.equal(['a']);
       setting.clock.advance(5000);
-      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect([...setting.store.expire([variant])]).to.deep.equal([]);
     });
     it('§4.11 a heartbeat without one ends the countdown, and is told once', () => {
       const setting = use();

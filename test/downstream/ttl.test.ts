@@ -103,6 +103,7 @@ describe('times to live (§8)', () => {
       expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1~1.5']);
       expect(relay.evicted).to.deep.equal([]);
       relay.clock.advance(1500);
+      relay.settle();
       expect(relay.evicted).to.have.length(1);
       expect(told(client)).to.deep.equal(['a:1~5']);
     });
@@ -227,6 +228,7 @@ describe('times to live (§8)', () => {
     says(relay, 'cds', 'a', '1', 5000);
     beats(relay, 'cds', 'a', 5000);
     relay.clock.advance(5000);
+    relay.settle();
     const asked = (): readonly string[] => relay.upstream.journal.filter((line) => line.startsWith('again'));
     // Upstream may let it end.
     expect(asked()).to.deep.equal([]);
@@ -354,9 +356,11 @@ describe('times to live (§8)', () => {
     }
     expect(timers).to.equal(1);
     relay.clock.advance(3_600_000 - 1001);
+    relay.settle();
     expect(relay.evicted).to.deep.equal([]);
     told(client);
     relay.clock.advance(1);
+    relay.settle();
     expect(relay.evicted).to.deep.equal(['ttl 1']);
   });
 
@@ -366,8 +370,78 @@ describe('times to live (§8)', () => {
     says(relay, 'eds', 'a', '1', 60_000);
     beats(relay, 'eds', 'a', 5000);
     relay.clock.advance(5000);
+    relay.settle();
     expect(relay.evicted).to.deep.equal(['ttl 1']);
     relay.clock.advance(60_000);
+    relay.settle();
     expect(relay.evicted).to.deep.equal(['ttl 1']);
+  });
+
+  it('§8.1 what came together ends together, but of thousands the rest in later turns, each once', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    client.send('cds', { resourceNamesSubscribe: ['*'] });
+    const names = Array.from({ length: 5000 }, (_, index) => `c${index}`);
+    const url = type('cds');
+    let timers = 0;
+    const after = relay.clock.after.bind(relay.clock);
+    relay.clock.after = (milliseconds, run) => {
+      if (milliseconds === 5000) timers++;
+      return after(milliseconds, run);
+    };
+    relay.says({ type: url, puts: names.map((name) => put(url, name, '1', { ttlMilliseconds: 5000 })) });
+    expect(timers).to.equal(1);
+    client.ack('cds', client.one());
+    relay.clock.advance(5000);
+    relay.turn();
+    expect(relay.evicted).to.deep.equal(['ttl 2000']);
+    const beat = { name: resourceName('c4999'), constraints: UNCONSTRAINED, ttlMilliseconds: 5000 };
+    relay.says({ type: url, heartbeats: [beat] });
+    expect(relay.evicted, 'it was prolonged while it waited').to.deep.equal([
+      'ttl 2000',
+      'ttl 2000',
+      'ttl 999',
+    ]);
+    const removed = (): string[] =>
+      client.received().flatMap((response) => {
+        client.ack('cds', response);
+        return response.removedResources;
+      });
+    const gone = [...removed(), ...removed()];
+    expect(gone.toSorted()).to.deep.equal(names.slice(0, -1).toSorted());
+    relay.clock.advance(4999);
+    relay.settle();
+    expect(removed()).to.deep.equal([]);
+    relay.clock.advance(1);
+    relay.settle();
+    expect(removed()).to.deep.equal(['c4999']);
+    expect(relay.evicted.slice(3)).to.deep.equal(['ttl 1']);
+  });
+
+  it('§8.1 timers that a shorter time to live has overtaken end with it', () => {
+    const relay = new InMemoryRelay();
+    subscribed(relay, 'eds', ['a']);
+    let waiting = 0;
+    const after = relay.clock.after.bind(relay.clock);
+    relay.clock.after = (milliseconds, run) => {
+      if (milliseconds < 3_000_000) return after(milliseconds, run);
+      waiting++;
+      const timer = after(milliseconds, run);
+      return {
+        cancel: () => {
+          waiting--;
+          timer.cancel();
+        },
+      };
+    };
+    for (let round = 0; round < 100; round++) {
+      says(relay, 'eds', 'a', '1', 3_600_000);
+      says(relay, 'eds', 'a', '1', 5000);
+      says(relay, 'eds', 'a', '1', 3_600_000);
+      relay.clock.advance(5000);
+      relay.settle();
+    }
+    expect(waiting).to.equal(1);
+    expect(relay.evicted).to.deep.equal([]);
   });
 });

@@ -339,7 +339,12 @@ export class InMemoryRelay {
 
   /** Lets everything that was deferred happen. */
   settle(): void {
-    while (this.#deferred.length > 0) for (const run of this.#deferred.splice(0)) run();
+    while (this.#deferred.length > 0) this.turn();
+  }
+
+  /** Lets what is deferred now happen, and nothing that it defers itself. */
+  turn(): void {
+    for (const run of this.#deferred.splice(0)) run();
   }
 
   /** Upstream says something. Interests in it that are wildcards of the type are settled unless `resolved` is given. */

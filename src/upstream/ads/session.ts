@@ -19,6 +19,8 @@ import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } fro
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
+/** So many idle interests of a stream end in one turn: some 15 µs each. */
+const endsPerTurn = 1000;
 /** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
 const isolatedMaxBackoffMs = 30_000;
 
@@ -64,8 +66,10 @@ export class Session {
     this.#stamp = stamp;
     this.suspicion = new Suspicion(backoff.maxMs, services);
     this.#endIdle = new Sweep(clock, 0, () => {
+      const before = this.#interests;
       const suspended = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
       for (const interest of suspended) connection.sink.endIfIdle?.(interest);
+      return this.#hasSuspended && this.#interests < before;
     });
   }
 
@@ -148,6 +152,7 @@ export class Session {
 
   /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void {
+    this.#endIdle.stop();
     for (const stream of [...this.#streams.values()]) stream.down(lost);
   }
 
@@ -187,12 +192,12 @@ export class Session {
    * now: nothing keeps them current.
    */
   accepted(on: AdsStream): void {
-    let hasSuspended = false;
-    for (const stream of this.#streams.values()) {
-      if (stream !== on) stream.siblingAnswered();
-      hasSuspended ||= stream.hasSuspended;
-    }
-    if (hasSuspended) this.#endIdle.start();
+    for (const stream of this.#streams.values()) if (stream !== on) stream.siblingAnswered();
+    if (this.#hasSuspended) this.#endIdle.start();
+  }
+
+  get #hasSuspended(): boolean {
+    return this.#streams.values().some(({ hasSuspended }) => hasSuspended);
   }
 
   relocate(moves: readonly Relocation[]): void {
@@ -289,11 +294,15 @@ class AdsStream {
     this.#flushSoon();
   }
 
-  /** The interests that were not subscribed again after the last stream ended, because they are idle; once. */
+  /**
+   * The interests that were not subscribed again after the last stream ended, because they are idle; once. Of many the
+   * first ones: they end before the rest is asked for.
+   */
   takeSuspended(): readonly Interest[] {
     if (!this.hasSuspended) return [];
-    this.hasSuspended = false;
-    return this.machine.suspendedInterests();
+    const suspended = this.machine.suspendedInterests().take(endsPerTurn).toArray();
+    this.hasSuspended = suspended.length === endsPerTurn;
+    return suspended;
   }
 
   up(): void {
@@ -443,7 +452,7 @@ class AdsStream {
 
   #suspendIdle(): void {
     this.machine.suspendIdle((interest) => this.#session.isIdle(interest));
-    this.hasSuspended = this.machine.suspendedInterests().length > 0;
+    this.hasSuspended = this.machine.suspendedInterests().some(() => true);
   }
 
   #reopen(): void {

@@ -67,12 +67,11 @@ export class StreamMachine extends StreamEffects {
     return this.#subscriptions().flatMap(({ interests }) => interests.values());
   }
 
-  /** The interests that were suspended by `suspend_idle`. */
-  suspendedInterests(): readonly Interest[] {
+  /** The interests that were suspended by `suspendIdle`; nothing may be subscribed or unsubscribed while they are read. */
+  suspendedInterests(): IteratorObject<Interest, undefined> {
     return this.#subscriptions()
       .filter(({ suspended }) => suspended)
-      .flatMap(({ interests }) => interests.values())
-      .toArray();
+      .flatMap(({ interests }) => interests.values());
   }
 
   #subscriptions(): IteratorObject<UpstreamSubscription, undefined> {

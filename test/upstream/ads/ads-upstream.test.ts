@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { ServerCredentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { resourceName, typeUrl } from '../../../src/model/brand.ts';
-import { systemClock } from '../../../src/model/clock.ts';
+import { type Clock, systemClock } from '../../../src/model/clock.ts';
 import { formatConstraints } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { fail, ok } from '../../../src/model/result.ts';
@@ -92,7 +92,7 @@ describe('an ADS upstream', () => {
 
   function start(
     part: Partial<AdsUpstreamOptions> & Pick<AdsUpstreamOptions, 'endpoints'>,
-    idle: ReadonlySet<Interest> = new Set(),
+    endsIfIdle: (interest: Interest) => boolean = () => false,
     restored: ReadonlySet<Interest> = new Set(),
   ): AdsUpstream {
     const options: AdsUpstreamOptions = {
@@ -137,7 +137,7 @@ describe('an ADS upstream', () => {
       restamp: (restamp) => observed.restamps.push(restamp),
       changed: () => {},
       endIfIdle: (interest) => {
-        if (idle.has(interest)) observed.ended.push(interest);
+        if (endsIfIdle(interest)) observed.ended.push(interest);
       },
       isRestored: (interest) => restored.has(interest) && !observed.settled.includes(interest.selector),
     });
@@ -452,7 +452,7 @@ describe('an ADS upstream', () => {
       plane.answer = serving('1', 'a:1@1');
       const [kept, lingering, lone] = [want('*'), want('b', {}, eds), want('c')];
       const idle = new Set([lingering, lone]);
-      const upstream = start({ endpoints: [address(plane.port)], backoff }, idle);
+      const upstream = start({ endpoints: [address(plane.port)], backoff }, (one) => idle.has(one));
       for (const interest of [kept, lingering, lone]) upstream.subscribe(interest);
       for (const interest of idle) upstream.markIdle(interest);
       await until('requests', () => plane.requests.length >= 3);
@@ -478,6 +478,33 @@ describe('an ADS upstream', () => {
             ) === true,
       );
     });
+  });
+
+  it('§5b of thousands of idle names that a new stream does not ask for, the rest ends in later turns', async () => {
+    const plane = await controlPlane();
+    plane.answer = serving('1', 'a:1@1');
+    const names = Array.from({ length: 2500 }, (_, index) => want(`n${index}`, {}, eds));
+    const turns: number[] = [];
+    const clock: Clock = {
+      ...systemClock,
+      after: (milliseconds, run) =>
+        systemClock.after(milliseconds, () => {
+          const before = observed.ended.length;
+          run();
+          if (observed.ended.length > before) turns.push(observed.ended.length - before);
+        }),
+    };
+    const upstream = start({ endpoints: [address(plane.port)], clock }, (interest) => {
+      upstream.unsubscribe(interest);
+      return true;
+    });
+    for (const interest of [want('*'), ...names]) upstream.subscribe(interest);
+    for (const interest of names) upstream.markIdle(interest);
+    await until('both requests', () => plane.requests.length >= 3);
+    for (const stream of plane.openStreams) stream.end();
+    await until('their end', () => observed.ended.length === names.length);
+    expect(turns).to.deep.equal([1000, 1000, 500]);
+    expect(new Set(observed.ended)).to.deep.equal(new Set(names));
   });
 
   it('the wait for the next stream starts over only when one has lived for a while', async () => {
@@ -586,7 +613,7 @@ describe('an ADS upstream', () => {
       const held = want('a');
       const upstream = start(
         { endpoints: [address(plane.port)], clock, resourceTimeoutMs: 1000 },
-        new Set(),
+        undefined,
         new Set([held]),
       );
       for (const interest of [want('*'), held, want('never')]) upstream.subscribe(interest);
