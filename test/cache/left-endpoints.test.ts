@@ -211,8 +211,10 @@ function keepsWhatClustersLeadTo(steps: readonly (typeof step extends fc.Arbitra
       held.replace(cds, new Map(names.map((name) => [name, held.contentOf(cds, name, 'canary')])));
     } else if (one.kind === 'expire') {
       clock.advance(ttlMilliseconds);
-      for (const name of names)
-        for (const each of constraints) store.expire({ type: cds, name, constraints: each });
+      const all = names.flatMap((name) =>
+        constraints.map((each) => ({ type: cds, name, constraints: each })),
+      );
+      Array.from(store.expire(all));
     } else if (one.kind === 'restamp') {
       const [from = UNCONSTRAINED, to] = constraints;
       const moves = names.map((name, at) => ({ holder: named, name, from, to: at === 0 ? undefined : to }));
