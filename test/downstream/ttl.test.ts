@@ -240,6 +240,7 @@ describe('times to live (§8)', () => {
     expect(asked()).to.deep.equal(['again cds a']);
     says(relay, 'cds', 'a', '1', 5000);
     relay.clock.advance(5000);
+    relay.settle();
     beats(relay, 'cds', 'a');
     expect(asked()).to.deep.equal(['again cds a', 'again cds a']);
   });
