@@ -40,6 +40,8 @@ import type { InterestState } from './interests.ts';
 import { type Column, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges, restamp, Update, VariantRemover } from './update.ts';
 
+const columns = ['said', 'released', 'canary'] as const;
+
 /** Answers the questions of views from one column of the cache. */
 export class CatalogReader implements Catalog {
   readonly tables: TypeTables;
@@ -243,10 +245,8 @@ export class Store extends CatalogReader {
     const changes = restamp(table, moves, 'said', next);
     for (const side of ['released', 'canary'] as const) restamp(table, moves, side, next);
     this.held.restamped(table, change);
-    for (const interest of unresolved) {
-      table.interests.forgetAnswer(interest);
-      this.tables.journal.interest(interest);
-    }
+    new VariantRemover(table, changes).forgetAnswers(unresolved);
+    for (const interest of unresolved) this.tables.journal.interest(interest);
     return this.#commit(table, changes, undefined, undefined, receivedAt);
   }
 
@@ -265,10 +265,16 @@ export class Store extends CatalogReader {
     return this.#commit(table, changes, version, held);
   }
 
+  /** Whether something is cached for an interest, whoever sees it. */
+  has(interest: Interest): boolean {
+    const table = this.tables.get(interest.type);
+    return columns.some((column) => table?.hasVariant(interest, column) === true);
+  }
+
   /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
   deadline({ type, name, constraints }: VariantKey): number {
     const table = this.tables.get(type);
-    const deadlines = (['said', 'released', 'canary'] as const).map(
+    const deadlines = columns.map(
       (column) => table?.own(name, column)?.variants.get(constraints.key)?.variant.ttl?.deadline,
     );
     return Math.min(...deadlines.map((deadline = Number.POSITIVE_INFINITY) => deadline));
@@ -548,6 +554,11 @@ export class SideStores {
   /** See Store. */
   deadline(variant: VariantKey): number {
     return Math.min(...this.separate.map((side) => this.#stores[side].deadline(variant)));
+  }
+
+  /** See Store. */
+  has(interest: Interest): boolean {
+    return this.separate.some((side) => this.#stores[side].has(interest));
   }
 
   addInterest(interest: Interest): void {
