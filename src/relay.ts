@@ -3,13 +3,14 @@ import type { StoreOptions } from './cache/type-table.ts';
 import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
-import { XdsServer, type XdsServerOptions } from './downstream/xds-server.ts';
+import { type StreamAdmission, XdsServer } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
 import type { Timer } from './model/clock.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
+import { isCollection } from './model/selection.ts';
 import type { Interest, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
@@ -30,8 +31,7 @@ export interface RelayOptions
   readonly refusesPolls?: RefusesPolls;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
-  /** Who may open a stream, and what hears of it. */
-  readonly admission: Omit<XdsServerOptions, 'streamPrefix'>;
+  readonly admission: StreamAdmission;
   /** For metrics and logs. */
   readonly events: Pick<StoreOptions, 'ambiguous'> &
     Pick<ViewsOptions, 'lookedUp' | 'answered'> & {
@@ -53,6 +53,9 @@ export interface RelayOptions
   /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
   readonly upstreamPerSide?: boolean | undefined;
 }
+
+/** So many interests end in one turn for room: some 70 µs each. */
+const endsPerTurn = 1000;
 
 /**
  * The data path. Responses flow right: an upstream applies a transaction to the store, the views that can see it take
@@ -76,6 +79,12 @@ export class Relay implements UpstreamSink {
   readonly #services: DownstreamServices;
   readonly #expiries = new Map<string, { readonly deadline: number; readonly timer: Timer }>();
   #upstreams: readonly Upstream[] = [];
+  /** Room is made, or an interest ends, after which it is: what either leads to makes none by itself. */
+  #isMakingRoom = false;
+  /** Since it was last looked for: an interest has ended, or names of an earlier time are shown. */
+  #mayHoldUnwanted = false;
+  /** What makes room goes on in a later turn. */
+  #isRoomDue = false;
 
   constructor(options: RelayOptions) {
     const { clock, events } = options;
@@ -122,7 +131,7 @@ export class Relay implements UpstreamSink {
     };
     this.#services = services;
     const { streamPrefix = '' } = options;
-    this.server = new XdsServer(services, { ...options.admission, streamPrefix });
+    this.server = new XdsServer(services, options.admission, streamPrefix);
     this.polls = new Polls(services, options.refusesPolls ?? (() => undefined), streamPrefix);
   }
 
@@ -164,7 +173,7 @@ export class Relay implements UpstreamSink {
     if (restored !== undefined) {
       this.store.restore(restored);
       for (const { interest } of restored.interests) this.prefetch(interest);
-      this.#makeRoom();
+      this.makeRoom();
     }
     for (const upstream of upstreams) upstream.start();
   }
@@ -200,17 +209,16 @@ export class Relay implements UpstreamSink {
     this.changed();
   }
 
-  /** The relay above has other upstreams for these: what it did not have is asked once more. */
+  /** The relay above has other upstreams for these: what it did not have is asked once more, if somebody wants it. */
   askAgain(moved: (interest: Interest) => boolean): void {
     const registry = this.views.interests;
-    const again = this.#forgetAbsent([...registry.all()].filter(moved));
-    for (const interest of again) this.#each(interest, (upstream) => upstream.unsubscribe(interest));
-    for (const interest of again) {
-      this.#each(interest, (upstream) => {
-        upstream.subscribe(interest);
-        if (registry.isIdle(interest)) upstream.markIdle?.(interest);
-      });
-    }
+    const absent = this.#forgetAbsent([...registry.all()].filter(moved));
+    const { idle = [], wanted = [] } = Object.groupBy(absent, (one) =>
+      registry.isIdle(one) ? 'idle' : 'wanted',
+    );
+    for (const interest of idle) registry.endIfIdle(interest);
+    for (const interest of wanted) this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+    for (const interest of wanted) this.#each(interest, (upstream) => upstream.subscribe(interest));
   }
 
   apply(transaction: Transaction): void {
@@ -317,7 +325,7 @@ export class Relay implements UpstreamSink {
 
   /** Another one answers these from now on: of what is not cached nothing is known until then. Returns that. */
   #forgetAbsent(interests: readonly Interest[]): readonly Interest[] {
-    const absent = interests.filter((interest) => !this.#stores.has(interest));
+    const absent = interests.filter((interest) => !this.#stores.holds(interest));
     for (const [type, unresolved] of Map.groupBy(absent, (interest) => interest.type))
       for (const side of this.#stores.separate)
         this.#publish(this.#stores.restamp({ type, moves: [], unresolved }, side));
@@ -339,14 +347,14 @@ export class Relay implements UpstreamSink {
     traces?.applied(transaction, commit, judgedAt);
     this.#publish(commit);
     traces?.published(commit);
-    this.#askForLapsed(transaction);
-    this.#makeRoom();
+    this.#askForLapsed(transaction, side);
+    this.makeRoom();
   }
 
   /** Upstream prolongs what has expired here: it would not send the body before the content changes. */
-  #askForLapsed({ type, heartbeats }: Transaction): void {
+  #askForLapsed({ type, heartbeats }: Transaction, side: Side): void {
     for (const { name, constraints } of heartbeats) {
-      if (this.#stores.deadline({ type, name, constraints }) < Number.POSITIVE_INFINITY) continue;
+      if (this.#stores.has({ type, name, constraints }, side)) continue;
       for (const interest of this.store.naming(type, name, constraints))
         this.#each(interest, (upstream) => upstream.resubscribe?.(interest));
     }
@@ -354,7 +362,7 @@ export class Relay implements UpstreamSink {
 
   #subscribe(interest: Interest): void {
     this.#stores.addInterest(interest);
-    this.#makeRoom();
+    this.makeRoom();
     this.#options.events.subscribed?.(interest);
     if (this.#each(interest, (upstream) => upstream.subscribe(interest))) return;
     for (const side of this.#stores.separate) this.#apply(unclaimed(interest), side);
@@ -362,12 +370,20 @@ export class Relay implements UpstreamSink {
 
   #unsubscribe(interest: Interest, why: EndReason): void {
     const before = this.store.variants(interest.type);
-    // First: that nobody subscribes to it is nothing that upstream has said of it.
-    const commits = this.#stores.removeInterest(interest);
-    this.#each(interest, (upstream) => upstream.unsubscribe(interest));
-    const left = before - this.store.variants(interest.type);
-    if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
-    for (const commit of commits) this.#publish(commit);
+    const isOutermost = !this.#isMakingRoom;
+    this.#isMakingRoom = true;
+    this.#mayHoldUnwanted = true;
+    try {
+      // First: that nobody subscribes to it is nothing that upstream has said of it.
+      const commits = this.#stores.removeInterest(interest);
+      this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+      const left = before - this.store.variants(interest.type);
+      if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
+      for (const commit of commits) this.#publish(commit);
+    } finally {
+      if (isOutermost) this.#isMakingRoom = false;
+    }
+    this.makeRoom();
   }
 
   /** Protocol §8, TTL: the relay runs the upstream's timers, one for each variant, which must not keep an old body. */
@@ -397,13 +413,50 @@ export class Relay implements UpstreamSink {
   }
 
   #show(commit: Commit): void {
+    if (commit.operation !== undefined) this.#mayHoldUnwanted = true;
     this.views.publish(commit);
     this.#options.published?.(commit);
   }
 
-  #makeRoom(): void {
-    const { store } = this;
-    const { interests } = this.views;
-    while (store.bytes > this.#options.maxCacheBytes() && (interests.evict() || store.held.dropUnwanted()));
+  /**
+   * What nobody subscribes to ends, the least recently used first, as long as the cache has more than it may. Of many the
+   * rest ends in later turns. So does what is held of names that nobody subscribes to: all that is held is looked at, once
+   * in a turn, however many interests end or begin in it.
+   */
+  makeRoom(): void {
+    this.#endIdle(() => this.#makeRoomLater());
+  }
+
+  #makeRoomLater(): void {
+    if (this.#isRoomDue) return;
+    this.#isRoomDue = true;
+    this.#options.defer(() => {
+      this.#isRoomDue = false;
+      this.#endIdle((isEnough) => {
+        this.store.held.dropUnwanted(isEnough);
+        this.#mayHoldUnwanted = isEnough();
+      });
+    });
+  }
+
+  /** `noneLeft`: called where that was not enough, and something may be held that nobody subscribes to. */
+  #endIdle(noneLeft: (isEnough: () => boolean) => void): void {
+    if (this.#isMakingRoom) return;
+    this.#isMakingRoom = true;
+    try {
+      const isEnough = (): boolean => this.store.bytes <= this.#options.maxCacheBytes();
+      for (let left = endsPerTurn; !isEnough(); left--) {
+        const ended = left > 0 ? this.views.interests.evict() : undefined;
+        if (ended === undefined) {
+          if (left === 0) this.#makeRoomLater();
+          else if (this.#mayHoldUnwanted) noneLeft(isEnough);
+          return;
+        }
+        // All names are looked through for the end of a wildcard or glob.
+        if (isCollection(ended.selector)) left = 1;
+      }
+    } finally {
+      this.#isMakingRoom = false;
+    }
   }
 }

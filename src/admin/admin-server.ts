@@ -27,7 +27,8 @@ import { packageFile } from '../package/files.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';
 import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
-import { type HttpAnswer, problem } from '../wire/http-answer.ts';
+import { compressed, type HttpAnswer, problem } from '../wire/http-answer.ts';
+import { pathOf } from '../wire/http-server.ts';
 import { isDisconnect } from '../wire/node-error.ts';
 import { answerJson, type BodyTaker, collected, maxAnswerBytes, takerKey, written } from './answers.ts';
 import {
@@ -84,10 +85,9 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
   const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
 
   return (request, response) => {
-    const path = pathOf(request);
+    const path = pathOf(request.url ?? '/');
     const refusal = refusalOf(request, path);
     if (refusal !== undefined) {
-      request.resume();
       respond(response, refusal);
       return;
     }
@@ -125,7 +125,7 @@ async function plain(
 ): Promise<void> {
   // A body would be read as the next request.
   request.resume();
-  const path = pathOf(request);
+  const path = pathOf(request.url ?? '/');
   const route = routes.get(path);
   const { method = '' } = request;
   if (route === undefined) {
@@ -154,7 +154,6 @@ function handlersOf(
 async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerResponse): Promise<void> {
   const refusal = refusalOfHead(rpc, request);
   if (refusal !== undefined) {
-    request.resume();
     respond(response, refusal);
     return;
   }
@@ -194,6 +193,8 @@ function refusalOfHead(rpc: Handler, { method, headers }: IncomingMessage): Http
     return problem(405, 'unimplemented', message, { allow: 'POST' });
   }
   if (headers.host === undefined) return problem(400, 'invalid_argument', 'the Host header is missing');
+  const unreadable = compressed(headers);
+  if (unreadable !== undefined) return unreadable;
   const type = headers['content-type'];
   if (rpc.supportedContentType(type ?? null)) return undefined;
   const message = `content-type: ${expectedText('application/json or application/proto', type ?? '')}`;
@@ -397,13 +398,6 @@ function shared(answer: () => Awaitable<HttpAnswer>): () => Promise<HttpAnswer> 
     current ??= begin();
     return current;
   };
-}
-
-/** Without the query. */
-function pathOf({ url = '/' }: IncomingMessage): string {
-  const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
-  const query = target.indexOf('?');
-  return query < 0 ? target : target.slice(0, query);
 }
 
 function configDump(dump: unknown): HttpAnswer {

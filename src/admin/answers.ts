@@ -3,7 +3,6 @@ import {
   type DescField,
   type DescMessage,
   fromBinary,
-  type JsonObject,
   type JsonWriteOptions,
   type Message,
   type MessageInitShape,
@@ -16,6 +15,7 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code, ConnectError, createContextKey, type HandlerContext } from '@connectrpc/connect';
 import type { TimeSlices } from '../model/time-slices.ts';
 import { undecoded } from '../wire/client-status.ts';
+import { isJsonObject } from '../wire/json-fault.ts';
 
 /** What an answer of the admin listener has at most, in the encoding that is sent. What a list has beyond that is cut. */
 export const maxAnswerBytes = 8 << 20;
@@ -132,14 +132,11 @@ const json: Format = {
   end: ']',
   rest(desc, message, lists, sep) {
     const value = toJson(desc, message, answerJson);
-    const fields = isObject(value) ? Object.entries(value).filter(([name]) => !lists.has(name)) : [];
+    const fields = isJsonObject(value) ? Object.entries(value).filter(([name]) => !lists.has(name)) : [];
     const text = JSON.stringify(Object.fromEntries(fields));
     return sep ? `${fields.length > 0 ? ',' : ''}${text.slice(1)}` : text;
   },
 };
-
-const isObject = (value: unknown): value is JsonObject =>
-  typeof value === 'object' && value !== null && !Array.isArray(value);
 
 const binary: Format = {
   encode: (desc, message) => toBinary(desc, message),

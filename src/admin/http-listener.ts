@@ -14,8 +14,9 @@ import { printableJson } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
+import { BodyPieces } from '../wire/body-pieces.ts';
 import { ClientAuthorities } from '../wire/client-authorities.ts';
-import type { HttpAnswer } from '../wire/http-answer.ts';
+import { endAfter, type HttpAnswer } from '../wire/http-answer.ts';
 import { explainError } from '../wire/node-error.ts';
 import { addressOf } from '../wire/peer.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
@@ -208,23 +209,35 @@ export function json(value: unknown, status = 200): HttpAnswer {
   return { status, type: 'application/json', body: `${printableJson(JSON.stringify(value, null, 2))}\n` };
 }
 
-/** Without the body, if HEAD asks. */
+/** Without the body, if HEAD asks. What is sent beside the answer is read, and thrown away. */
 export function respond(response: ServerResponse, answer: HttpAnswer): void {
   if (response.headersSent || response.destroyed) {
     response.destroy();
     return;
   }
+  const { req: request } = response;
+  const comes = bodyComes(request);
   response.writeHead(answer.status, {
     'content-type': answer.type,
     'content-length': Buffer.byteLength(answer.body),
     'cache-control': 'no-store',
     'x-content-type-options': 'nosniff',
-    ...(bodyComes(response.req) ? { connection: 'close' } : {}),
+    ...(comes ? { connection: 'close' } : {}),
     ...answer.headers,
   });
-  response.end(response.req.method === 'HEAD' ? undefined : answer.body);
+  if (comes) discard(request);
+  if (request.method === 'HEAD') response.end();
+  else if (comes) endAfter(response, answer.body);
+  else response.end(answer.body);
 }
 
-/** What nobody asked for is not read to its end. */
+function discard(request: IncomingMessage): void {
+  const body = new BodyPieces();
+  request.on('data', (piece: Buffer) => {
+    body.skip(piece);
+    if (body.areTooMany) request.socket.destroy();
+  });
+}
+
 const bodyComes = ({ complete, headers }: IncomingMessage): boolean =>
   !complete && (headers['transfer-encoding'] !== undefined || Number(headers['content-length'] ?? 0) > 0);

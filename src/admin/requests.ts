@@ -115,6 +115,7 @@ export type ClientQuery = ReturnType<typeof clientQuery>;
 
 /** Undefined, or an empty text: all of them. */
 export function clientQuery({ id, limit, offset, type, name }: Request<'getClient'>) {
+  if (id === '') throw invalid('id is missing');
   return { id, limit: bounded(limit, holdings), offset, type: optionalType(type), name };
 }
 

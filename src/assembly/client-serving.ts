@@ -36,7 +36,7 @@ import { statusJson } from '../wire/client-status.ts';
 import { ConnectPaths } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { health } from '../wire/health.ts';
-import { type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
+import { compressed, type HttpAnswer, jsonAnswer, problem, refusal } from '../wire/http-answer.ts';
 import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from '../wire/http-server.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { isJsonValue } from '../wire/json-fault.ts';
@@ -357,11 +357,8 @@ function refusalOf({ method, path, headers }: HttpHead): HttpAnswer | undefined 
   if (method !== 'POST') {
     return problem(405, 'unimplemented', `${path} takes POST, not ${method}`, { allow: 'POST' });
   }
-  const encoding = headers['content-encoding'] ?? 'identity';
-  if (encoding !== 'identity') {
-    const message = `content-encoding ${encoding} is not supported here: send requests uncompressed`;
-    return problem(415, 'unimplemented', message, { 'accept-encoding': 'identity' });
-  }
+  const unreadable = compressed(headers);
+  if (unreadable !== undefined) return unreadable;
   const type = headers['content-type'];
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(type)) return undefined;
   return problem(415, 'unimplemented', `content-type ${type} is not supported here: use application/json`);

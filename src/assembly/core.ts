@@ -89,7 +89,7 @@ export interface ProcessRole
   /** Whose load reports it takes; left out: those of clients, for control planes. */
   readonly loadReports?: LoadRole;
   /** Names of upstreams of which clients of this node, the last one of a stream, have subscriptions in other processes. */
-  readonly subscribedElsewhere?: (nodeId: string, stream: string) => ReadonlySet<string>;
+  readonly subscribedElsewhere?: (nodeId: string, stream: string) => ReadonlySet<string> | undefined;
   /** The number of streams or connections of this process has changed. */
   readonly loadChanged?: () => void;
   /** The relay's id in `x-distributary-via`; left out: a new one. */
@@ -312,7 +312,11 @@ export class Core {
       admission: this.admission,
     });
     const loadRole = role.loadReports ?? 'alone';
-    this.subscribedUpstreams = new SubscribedUpstreams(this, role.subscribedElsewhere);
+    this.subscribedUpstreams = new SubscribedUpstreams(
+      this,
+      () => this.loadReports.chooseAgain(),
+      role.subscribedElsewhere,
+    );
     this.loadReports = loadServer(this, loadRole);
     this.staleness = new Staleness(() => this.relay.upstreams);
     this.metrics.sampleFrom(() =>
@@ -369,6 +373,7 @@ export class Core {
     this.accounts.reload();
     this.#sessionShares.reload(config);
     this.loadReports.reload();
+    this.relay.makeRoom();
     this.reapplyRules();
     this.changed();
   }
@@ -538,7 +543,7 @@ function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
 }
 
 /** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */
-export class Admission implements ConnectionBounds {
+class Admission implements ConnectionBounds {
   readonly #core: Core;
   readonly #role: ProcessRole;
   /** Those that are within their TLS handshake too; the oldest first. */

@@ -1,4 +1,5 @@
 import { setTimeout } from 'node:timers/promises';
+import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
 import { startAdminServer, startMetricsServer } from '../admin/admin-server.ts';
 import type { HttpListener } from '../admin/http-listener.ts';
@@ -25,6 +26,7 @@ import { takeFigures } from '../observe/figures.ts';
 import { type RecentLine, withRecentLines } from '../observe/log.ts';
 import type { RelayFacts } from '../observe/metrics.ts';
 import type { Reading } from '../observe/series.ts';
+import { parametersObjection } from '../rollout/reload-objection.ts';
 import { RolloutFile } from '../rollout/rollout-file.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies, openTraces } from './core.ts';
@@ -114,12 +116,14 @@ export class Distributary {
                 : undefined;
             },
           );
-    const recorder = new Recorder({
-      clock: systemClock,
-      limits: () => this.#config.history,
-      written: ({ type, revision }) => this.#persistence?.journal.change(type, revision),
-      hearsClients: () => this.#config.workers === 0,
-    });
+    const recorder = new Recorder(
+      {
+        clock: systemClock,
+        limits: () => this.#config.history,
+        written: ({ type, revision }) => this.#persistence?.journal.change(type, revision),
+      },
+      () => this.#config.workers === 0,
+    );
     this.#recorder = recorder;
     const core = new Core(
       mode.configOf(config),
@@ -230,7 +234,10 @@ export class Distributary {
     if (this.#leaving) return fail('the relay is draining');
     const { log, metrics, rollout } = this.#core;
     const config = inForce(this.#started, read);
-    const objection = rollout.objectionTo(config.rollout);
+    const { pending } = this.#core.relay.store.held;
+    const isMoved = movesClasses(this.#config, config);
+    const objection =
+      (isMoved ? parametersObjection(pending) : undefined) ?? rollout.objectionTo(config.rollout);
     if (objection !== undefined) return fail(objection);
     const fixed = needsRestart(this.#started, read);
     if (fixed.length > 0) {
@@ -476,4 +483,10 @@ function boundsOf({ limits, cache }: Config): readonly Reading[] {
     const name = key.replace(/Ms$/, '').replaceAll(/[A-Z]/g, (letter) => `_${letter.toLowerCase()}`);
     return [[key.endsWith('Ms') ? value / 1000 : value, name]];
   });
+}
+
+/** Clients get other parameters, and variants are those of sessions that have parameters. */
+function movesClasses(before: Config, after: Config): boolean {
+  const isMoved = !isDeepStrictEqual(before.parameters, after.parameters);
+  return isMoved && after.upstreams.some((one) => one.kind === 'ads' && one.variants !== 'NATIVE');
 }

@@ -5,8 +5,9 @@ import type { ClientContext } from '../downstream/services.ts';
 import { NodeSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { classOf } from '../inspect/client-list.ts';
 import { LoadServer, type ReportingClient } from '../load/load-server.ts';
-import { type TypeUrl, typeUrl } from '../model/brand.ts';
-import { systemClock } from '../model/clock.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { Sweep, systemClock } from '../model/clock.ts';
+import { clusterType } from '../model/cluster.ts';
 import {
   type LoadOutcome,
   type LoadTarget,
@@ -32,6 +33,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Refusal } from '../wire/refusal.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import type { ClientRules } from './clients.ts';
+import { mostOfPeer } from './session-shares.ts';
 
 /**
  * Load reports of this process's clients. A worker has the sums of its own clients and reports them to the primary as a
@@ -89,7 +91,11 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     clock: systemClock,
     identify: role === 'primary' ? workerOf : identify,
     limits: () => core.config.limits,
-    maxSessions: () => core.config.limits.maxUpstreamSessions * core.config.upstreams.length,
+    maxSessions: () => {
+      const { limits, workers, upstreams } = core.config;
+      const max = limits.maxUpstreamSessions;
+      return { all: max * upstreams.length, ofPeer: mostOfPeer(max, workers) * upstreams.length };
+    },
     // Workers ask their clients.
     ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
     upstream: (name) => loadUpstream(core, role, name),
@@ -165,14 +171,13 @@ function reporting(upstreams: Config['upstreams']): readonly AdsUpstreamConfig[]
   return upstreams.filter((one) => one.kind === 'ads').filter((one) => one.loadReports === 'AGGREGATE');
 }
 
-const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
-
 function reportingClient(
   core: LoadParts,
   requests: readonly (readonly [LoadOutcome, Tally])[],
   client: ClientContext,
   peer: Peer,
   stream: string,
+  since = systemClock.monotonic(),
 ): ReportingClient {
   const { traffic } = core;
   const { access, nodeKey: node, classKey, loadOrigin: origin } = client;
@@ -211,7 +216,8 @@ function reportingClient(
     left: () => traffic.left(stream),
     targets() {
       const { config } = core;
-      const own = core.subscribedUpstreams.of(client.nodeId, stream);
+      const own = core.subscribedUpstreams.of(client.nodeId, stream, since);
+      if (own === undefined) return undefined;
       if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
         return last.targets;
       const { upstreams, parameters } = config;
@@ -227,7 +233,7 @@ function reportingClient(
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);
-      return again && reportingClient(core, requests, again, peer, stream);
+      return again && reportingClient(core, requests, again, peer, stream, since);
     },
   };
 }
@@ -239,45 +245,89 @@ const unknownMs = 50;
 const streamsPerMs = 40;
 
 interface Served extends Pick<LoadParts, 'config'> {
-  readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'streams'> };
+  readonly relay: { readonly server: Pick<Relay['server'], 'size'> & { streams(): Iterable<Subscribing> } };
+}
+
+interface Subscribing {
+  readonly client: Pick<ClientContext, 'nodeId'> | undefined;
+  readonly types: Iterable<{ readonly info: { readonly url: TypeUrl }; readonly selection: Selection }>;
 }
 
 /** Of which upstreams clients have subscriptions, by node. */
 export class SubscribedUpstreams {
   readonly #core: Served;
-  readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string>;
+  readonly #changed: () => void;
+  readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> | undefined;
   #byNode = new Map<string, ReadonlySet<string>>();
   #lookedAt = Number.NEGATIVE_INFINITY;
+  /** What is done once they have been looked at since the last of it came. */
+  readonly #waiting = new Set<() => void>();
+  #waitingSince = 0;
+  readonly #soon = new Sweep(systemClock, unknownMs, () => {
+    if (this.#lookedAt < this.#waitingSince && !this.#lookIfDue()) return true;
+    const waited = [...this.#waiting];
+    this.#waiting.clear();
+    for (const run of waited) run();
+    return false;
+  });
   /** By what claims: a selection never changes, and many clients have the same. */
   readonly #bySelection = new WeakMap<object, WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>>();
 
-  /** `elsewhere`: the names of those of which the node of a stream has subscriptions in other processes. */
+  /**
+   * `changed`: of some it is known now. `elsewhere`: the names of those of which the node of a stream has subscriptions in
+   * other processes; undefined: that is not known yet.
+   */
   constructor(
     core: Served,
-    elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> = () => new Set(),
+    changed: () => void,
+    elsewhere: (nodeId: string, stream: string) => ReadonlySet<string> | undefined = () => new Set(),
   ) {
     this.#core = core;
+    this.#changed = changed;
     this.#elsewhere = elsewhere;
   }
 
-  /** Their names. Nobody is asked elsewhere who has something here: the streams of a client are mostly on one connection. */
-  of(nodeId: string, stream: string): ReadonlySet<string> {
+  /**
+   * Their names, of a client that is here since a moment of the clock; undefined: they are not known yet. Nobody is asked
+   * elsewhere who has something here: the streams of a client are mostly on one connection.
+   */
+  of(nodeId: string, stream: string, since: number): ReadonlySet<string> | undefined {
     const { upstreams } = this.#core.config;
     // Nobody can subscribe to another one.
     if (upstreams.length < 2) return new Set(upstreams.map(({ name }) => name));
     const own = this.here(nodeId);
-    return own.size > 0 ? own : this.#elsewhere(nodeId, stream);
+    if (own.size > 0) return own;
+    const others = this.#elsewhere(nodeId, stream);
+    if (this.#lookedAt >= since) return others;
+    // It may have subscribed after streams were looked at.
+    this.#wait(this.#changed);
+    return undefined;
   }
 
-  /** Of this process's streams. */
+  /** Of this process's streams, when they were looked at. */
   here(nodeId: string): ReadonlySet<string> {
+    this.#lookIfDue(this.#byNode.has(nodeId) ? rememberedMs : undefined);
+    return this.#byNode.get(nodeId) ?? new Set();
+  }
+
+  /** This process's streams have been looked at after this call. */
+  looked(): Promise<void> {
+    return new Promise((resolve) => this.#wait(resolve));
+  }
+
+  #wait(run: () => void): void {
+    this.#waiting.add(run);
+    this.#waitingSince = systemClock.monotonic();
+    this.#soon.start();
+  }
+
+  #lookIfDue(rarely?: number): boolean {
+    const often = Math.max(unknownMs, Math.min(rememberedMs, this.#core.relay.server.size / streamsPerMs));
     const now = systemClock.monotonic();
-    const known = this.#byNode.get(nodeId);
-    const unknown = Math.max(unknownMs, Math.min(rememberedMs, this.#core.relay.server.size / streamsPerMs));
-    if (now < this.#lookedAt + (known === undefined ? unknown : rememberedMs)) return known ?? new Set();
+    if (now < this.#lookedAt + (rarely ?? often)) return false;
     this.#lookedAt = now;
     this.#byNode = this.#look();
-    return this.#byNode.get(nodeId) ?? new Set();
+    return true;
   }
 
   #look(): Map<string, ReadonlySet<string>> {

@@ -31,22 +31,18 @@ export function notificationsOf(
   // From 0: increase() does not see a series' first increment.
   for (const result of ['sent', 'failed'] as const) metrics.count.rolloutNotifications(result);
   const failing = new Set<string>();
-  return new Notifications(rollout?.notify ?? [], {
-    clock: systemClock,
-    relay: node.id,
-    told(host, result) {
-      metrics.count.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
-      const named = `notify ${host}`;
-      if (!result.ok) {
-        const { error: reason } = result;
-        failing.add(host);
-        conditions.set(named, reason, 'warn', 'a notification of a change was given up (rollout.notify)', {
-          host,
-          reason,
-        });
-      } else if (failing.delete(host))
-        conditions.set(named, '', 'info', 'notifications arrive again', { host });
-    },
+  return new Notifications(rollout?.notify ?? [], systemClock, node.id, (host, result) => {
+    metrics.count.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
+    const named = `notify ${host}`;
+    if (!result.ok) {
+      const { error: reason } = result;
+      failing.add(host);
+      conditions.set(named, reason, 'warn', 'a notification of a change was given up (rollout.notify)', {
+        host,
+        reason,
+      });
+    } else if (failing.delete(host))
+      conditions.set(named, '', 'info', 'notifications arrive again', { host });
   });
 }
 

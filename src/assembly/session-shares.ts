@@ -15,12 +15,6 @@ const leastOf = { stream: 8, peer: 16 };
 
 type Sets = ReadonlySet<ParametersKey>;
 
-/** What an owner has taken, and of which account. */
-interface Share {
-  readonly account: Account;
-  readonly sets: Sets;
-}
-
 const none: Sets = new Set();
 
 /**
@@ -31,8 +25,8 @@ export class SessionShares implements SessionLimits {
   #config: Config;
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();
-  /** What each owner, a stream or a class of polls, needs one for. */
-  #needs = new WeakMap<object, Share>();
+  /** What each owner, a stream or a class of polls, needs one for, and of which account. */
+  #needs = new WeakMap<object, { readonly account: Account; readonly sets: Sets }>();
   /** The parameter sets that a selection needs by the rules in force. */
   #known = new WeakMap<Selection, Sets>();
 
@@ -126,8 +120,8 @@ export class SessionShares implements SessionLimits {
   }
 }
 
-/** Clients are spread over the workers, and each worker counts its own. */
-function mostOfPeer(max: number, workers: number): number {
+/** Of the sessions of an upstream. Clients are spread over the workers, and each worker counts its own. */
+export function mostOfPeer(max: number, workers: number): number {
   if (max <= leastOf.peer) return max;
   const ofAll = Math.max(leastOf.peer, Math.floor(max / 2));
   return Math.max(1, Math.floor(ofAll / Math.max(1, workers)));

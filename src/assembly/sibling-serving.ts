@@ -3,7 +3,7 @@ import type { Config } from '../config/config.ts';
 import { admitsOnlyRelays } from '../config/warnings.ts';
 import type { DownstreamServices, StreamEvents, StreamLimits } from '../downstream/services.ts';
 import { Taps } from '../downstream/taps.ts';
-import { type Route, XdsServer, type XdsServerOptions } from '../downstream/xds-server.ts';
+import { type Route, type StreamAdmission, XdsServer } from '../downstream/xds-server.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import { type Catalog, type Commit, isVariant } from '../model/catalog.ts';
 import type { Clock, Timer } from '../model/clock.ts';
@@ -19,14 +19,15 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { ClientRules } from './clients.ts';
 
-export interface SiblingServingOptions {
+/** What answering siblings needs of a process. */
+interface SiblingParts {
   readonly clock: Clock;
   readonly relay: Relay;
   /** This relay's own id: a name of all replicas is its own name too. */
   readonly relayId: string;
   readonly events: StreamEvents;
   readonly limits: () => StreamLimits;
-  readonly refuses: XdsServerOptions['refuses'];
+  readonly refuses: StreamAdmission['refuses'];
   readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
   readonly defer: (run: () => void) => void;
 }
@@ -37,16 +38,16 @@ export interface SiblingServingOptions {
  * stays cached for them. So what siblings ask each other never goes on to a third one.
  */
 export class SiblingServing {
-  readonly #options: SiblingServingOptions;
+  readonly #parts: SiblingParts;
   readonly #server: XdsServer;
   readonly #views: Views;
   readonly #list: InterestList;
   #rules: SiblingRules;
 
-  constructor(config: Config, options: SiblingServingOptions) {
-    this.#options = options;
+  constructor(config: Config, parts: SiblingParts) {
+    this.#parts = parts;
     this.#rules = new SiblingRules(config);
-    const { clock, relay, events, limits, refuses, admission } = options;
+    const { clock, relay, events, limits, refuses, admission } = parts;
     this.#views = this.#viewsOf(relay.store.sides.released);
     this.#list = new InterestList(relay, clock, (catalog) => this.#viewsOf(catalog));
     const services: DownstreamServices = {
@@ -64,12 +65,12 @@ export class SiblingServing {
       isUnavailable: () => false,
       refusal: () => undefined,
     };
-    this.#server = new XdsServer(services, {
+    const streams: StreamAdmission = {
       refuses,
-      streamPrefix: 'sibling-',
       opened: ({ transport }) => admission.streamOpened(transport.peer),
       closed: ({ transport }) => admission.streamClosed(transport.peer),
-    });
+    };
+    this.#server = new XdsServer(services, streams, 'sibling-');
   }
 
   /** Other rules are in force. */
@@ -94,7 +95,7 @@ export class SiblingServing {
 
   /** Takes the stream, or says why not. */
   accept(stream: ServerStream, route: Route): GrpcStatus | undefined {
-    const { relayId, events } = this.#options;
+    const { relayId, events } = this.#parts;
     if (stream.header(SIBLING_HEADER) === relayId)
       return { code: Code.FAILED_PRECONDITION, message: 'this relay is not a sibling of itself' };
     if (this.#rules.admits(stream.peer)) return this.#server.accept(stream, route);
@@ -129,19 +130,19 @@ export class SiblingServing {
         markActive: () => {},
         contentOf: () => ({ hasContent: false, bytes: 0 }),
       },
-      clock: this.#options.clock,
+      clock: this.#parts.clock,
       idleMilliseconds: 0,
       maxCacheBytes: () => Number.MAX_SAFE_INTEGER,
-      controlPlane: this.#options.relay.nodeId,
+      controlPlane: this.#parts.relay.nodeId,
       lookedUp: () => {},
       answered: () => {},
-      defer: (run) => this.#options.defer(run),
+      defer: (run) => this.#parts.defer(run),
     });
   }
 }
 
 /** How siblings are read by the rules in force. They send the parameters that were derived for their clients. */
-export class SiblingRules extends ClientRules {
+class SiblingRules extends ClientRules {
   readonly #onlyRelays: boolean;
 
   constructor(config: Config) {
@@ -161,7 +162,7 @@ const listIntervalMs = 1000;
 const LISTED: Holder = { key: 'interests', upstream: '', role: 'wildcard' };
 
 /** What this relay can answer, as resources: so a new replica learns what it will be asked for. */
-export class InterestList {
+class InterestList {
   readonly #relay: Relay;
   readonly #clock: Clock;
   readonly #store: Store;

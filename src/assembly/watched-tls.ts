@@ -12,7 +12,7 @@ import type { Core } from './core.ts';
 type Observers = Pick<Core, 'log' | 'metrics'>;
 
 /** A listener's certificate, followed until it is closed. */
-export interface WatchedTls {
+interface WatchedTls {
   /** Undefined: plaintext. */
   readonly material: ListenerTls | undefined;
   readonly close: () => void;

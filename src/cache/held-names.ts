@@ -19,11 +19,11 @@ import type {
   Gate,
   HeldVariant,
   IsQueued,
+  IsStopped,
   PendingChange,
   PendingName,
   ReleasedSize,
   RemovalCount,
-  TransactionGuard,
 } from '../model/rollout.ts';
 import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
@@ -42,7 +42,7 @@ export class HeldNames implements Gate {
   readonly #tables: TypeTables;
   readonly #listeners = new Set<(change: PendingChange) => void>();
   #gated: ReadonlySet<TypeUrl> = new Set();
-  #guard: TransactionGuard | undefined;
+  #isStopped: IsStopped | undefined;
   #isQueued: IsQueued = () => false;
   readonly holds = new Holds();
   /** What listeners have not heard of yet. */
@@ -69,7 +69,7 @@ export class HeldNames implements Gate {
   /** Undefined: nothing of the type waits, and nothing will. `transaction`: what upstream says. */
   open(table: TypeTable, transaction?: Transaction): HeldTransaction | undefined {
     const gated =
-      this.#gated.has(table.type) || (transaction !== undefined && this.#guard?.stops(transaction) === true);
+      this.#gated.has(table.type) || (transaction !== undefined && this.#isStopped?.(transaction) === true);
     if (!gated && this.holds.freezes.length === 0 && table.held.size === 0) return undefined;
     return new HeldTransaction(table, gated, this.#isQueued, this.holds, transaction?.holder.key);
   }
@@ -146,8 +146,8 @@ export class HeldNames implements Gate {
     this.unqueue(({ type }) => before.has(type) && !types.has(type));
   }
 
-  guarding(guard: TransactionGuard): void {
-    this.#guard = guard;
+  guarding(isStopped: IsStopped): void {
+    this.#isStopped = isStopped;
   }
 
   queueing(isQueued: IsQueued): void {
@@ -300,18 +300,17 @@ export class HeldNames implements Gate {
     return { said, released: contentIn(held.released), canary };
   }
 
-  /** For room in the cache: drops a name that nobody subscribes to. False: there is none. */
-  dropUnwanted(): boolean {
+  /** For room in the cache: drops names that nobody subscribes to until it is enough. */
+  dropUnwanted(isEnough: () => boolean): void {
     for (const table of this.#types()) {
       for (const name of table.held.keys()) {
+        if (isEnough()) return;
         if (table.isHeldSeen(name)) continue;
         table.stopHolding(name);
         this.#tables.journal.resource(table.type, name);
-        this.#tables.forgetIfEmpty(table);
-        return true;
       }
+      this.#tables.forgetIfEmpty(table);
     }
-    return false;
   }
 
   #isFrozen(table: TypeTable, name: ResourceName): boolean {
@@ -382,7 +381,7 @@ export class HeldNames implements Gate {
 
   /** Its changes wait, or those of them that are too much for the guard: the judge sees which. */
   #isJudged({ type }: TypeTable): boolean {
-    const isGuarded = this.#guard !== undefined && this.#gated.size > 0 && type === assignmentType;
+    const isGuarded = this.#isStopped !== undefined && this.#gated.size > 0 && type === assignmentType;
     return isGuarded || this.#gated.has(type);
   }
 

@@ -5,11 +5,10 @@ import {
   type Revision,
   resourceName,
   type TypeUrl,
-  typeUrl,
 } from '../model/brand.ts';
 import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import { clusterFacts } from '../model/cluster.ts';
+import { clusterFacts, clusterType } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { assignmentType } from '../model/endpoints.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -178,8 +177,6 @@ export interface Restored {
   readonly versions: readonly { readonly type: TypeUrl; readonly holder: string; readonly version: string }[];
 }
 
-const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
-
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
   /** The names of endpoints to which clusters led at this revision; `names` undefined: not all of them can be known. */
@@ -266,9 +263,14 @@ export class Store extends CatalogReader {
   }
 
   /** Whether something is cached for an interest, whoever sees it. */
-  has(interest: Interest): boolean {
+  holds(interest: Interest): boolean {
     const table = this.tables.get(interest.type);
     return columns.some((column) => table?.hasVariant(interest, column) === true);
+  }
+
+  /** Upstream has said it, and its time to live has not passed. */
+  has({ type, name, constraints }: VariantKey): boolean {
+    return this.tables.get(type)?.resources.get(name)?.variants.get(constraints.key) !== undefined;
   }
 
   /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
@@ -551,14 +553,19 @@ export class SideStores {
     return this.#each((store) => store.expire(variant));
   }
 
+  /** `side`: as in `apply`. */
+  has(variant: VariantKey, side: Side): boolean {
+    return this.#stores[side].has(variant);
+  }
+
   /** See Store. */
   deadline(variant: VariantKey): number {
     return Math.min(...this.separate.map((side) => this.#stores[side].deadline(variant)));
   }
 
   /** See Store. */
-  has(interest: Interest): boolean {
-    return this.separate.some((side) => this.#stores[side].has(interest));
+  holds(interest: Interest): boolean {
+    return this.separate.some((side) => this.#stores[side].holds(interest));
   }
 
   addInterest(interest: Interest): void {

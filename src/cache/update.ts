@@ -342,11 +342,15 @@ export class Update extends VariantRemover {
     // It may have become a member of the wildcard.
     if (!hasHolder(entry, this.#holder)) this.changes.touch(put.name, put.constraints);
     this.table.addHolder(entry, this.#holder);
-    const ttl = this.#ttl(put.ttlMilliseconds);
-    if (ttl === undefined && entry.variant.ttl === undefined) return;
-    // Clients with a running TTL must get the new one, or learn that there is none.
-    this.changes.touch(put.name, put.constraints, put.aliases);
-    entry.variant = { ...entry.variant, ttl };
+    this.#setTtl(entry, put.ttlMilliseconds);
+  }
+
+  /** Clients with a running TTL must get the new one, or learn that there is none. */
+  #setTtl(entry: CacheEntry, milliseconds: number | undefined): void {
+    const { name, constraints, aliases, ttl } = entry.variant;
+    if (ttl === undefined && milliseconds === undefined) return;
+    this.changes.touch(name, constraints, aliases);
+    entry.variant = { ...entry.variant, ttl: this.#ttl(milliseconds) };
     this.table.expiring(entry.variant);
   }
 
@@ -426,10 +430,7 @@ export class Update extends VariantRemover {
 
   #heartbeat({ name, constraints, ttlMilliseconds }: Heartbeat): void {
     const entry = this.table.resources.get(name)?.variants.get(constraints.key);
-    if (entry === undefined) return;
-    this.changes.touch(name, constraints, entry.variant.aliases);
-    entry.variant = { ...entry.variant, ttl: this.#ttl(ttlMilliseconds) };
-    this.table.expiring(entry.variant);
+    if (entry !== undefined) this.#setTtl(entry, ttlMilliseconds);
   }
 
   #resourceError(error: ResourceError): void {

@@ -6,7 +6,7 @@ import { createConnectTransport } from '@connectrpc/connect-node';
 import type { Environment } from '../config/document.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { printable } from '../model/text.ts';
+import { printable, withoutUserinfo } from '../model/text.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {
   type Command,
@@ -177,7 +177,7 @@ export function adminClient(place: Place): Result<AdminClient> {
     nodeOptions: { agent: false, ...files.value },
   });
   const anonymous = isHttps(url) && cert === '';
-  return ok({ url, anonymous, rpc: createClient(AdminService, transport) });
+  return ok({ url: withoutUserinfo(url), anonymous, rpc: createClient(AdminService, transport) });
 }
 
 type PemFlag = 'cert' | 'key' | 'ca';

@@ -42,6 +42,8 @@ async function printMessages(
 ): Promise<void> {
   let left = limit;
   try {
+    // A tap says nothing until a message passes: this says whether the relay answers at all.
+    await rpc.status({}, { signal });
     for await (const message of rpc.tap(request, { signal, timeoutMs: 0 })) {
       const json = toJsonString(TapMessageSchema, message, { useProtoFieldName: true });
       terminal.out(`${printableJson(json)}\n`);

@@ -69,7 +69,7 @@ export function wrapped(text: string, columns: number, indent: number): string {
   return [...lines, line].join('\n').replaceAll('\u00A0', ' ');
 }
 
-export type Style = 'red' | 'yellow' | 'green' | 'bold';
+type Style = 'red' | 'yellow' | 'green' | 'bold';
 
 /** Adds a colour, or leaves the text as it is. */
 type Paint = (style: Style, text: string) => string;

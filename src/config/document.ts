@@ -22,7 +22,7 @@ import {
 } from './source.ts';
 
 /** A file as plain values, before the schema is applied. */
-export interface ParsedDocument {
+interface ParsedDocument {
   /** Undefined: the text is not YAML. */
   readonly value: unknown;
   readonly places: ReadonlyMap<string, SourceRange>;
@@ -71,8 +71,9 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   const targets = targetsOf(document);
   const places = new Map<string, SourceRange>();
   const templates = new Map<string, string>();
-  const expansions = new Map<string, Expanded>();
+  const expansions = new Map<string, ReturnType<typeof expand>>();
   const complaints: UnplacedProblem[] = [];
+  const ofKeys: ConfigProblem[] = [];
   let nodes = 0;
   let characters = 0;
   let exceeded = false;
@@ -98,6 +99,10 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
 
   const complain = (problem: UnplacedProblem): void => {
     if (counts([])) complaints.push(problem);
+  };
+
+  const complainOfKey = (path: Path, start: Position, message: string): void => {
+    if (counts([])) ofKeys.push({ path: pathText(path), ...start, message });
   };
 
   const visit = (node: unknown, path: Path, key: Position | undefined): unknown => {
@@ -138,18 +143,14 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
       const name = isScalar(pair.key) ? pair.key.value : undefined;
       const start = at(rangeStart(pair.key) ?? 0);
       if (typeof name !== 'string') {
-        complain({
-          path,
-          message: `a key in line ${start.line} is not a string: quote it`,
-          aboutKey: true,
-        });
+        complainOfKey(path, start, 'a key is not a string: quote it');
         continue;
       }
       const inner = [...path, name];
       const first = entries.has(name) ? places.get(pathText(inner))?.key : undefined;
       if (first !== undefined) {
         const message = `duplicate key: it is first in line ${first.line}`;
-        if (counts([])) duplicates.push({ path: pathText(inner), ...start, message });
+        complainOfKey(inner, start, message);
         continue;
       }
       if (name === '__proto__') {
@@ -175,9 +176,8 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
     return expanded.text;
   };
 
-  const duplicates: ConfigProblem[] = [];
   const value = visit(document.contents, [], undefined);
-  const problems = [...duplicates, ...complaints.map((complaint) => locate(complaint, places))];
+  const problems = [...ofKeys, ...complaints.map((complaint) => locate(complaint, places))];
   return { value, places, templates, problems };
 }
 
@@ -218,21 +218,15 @@ function syntaxMessage(code: string, message: string, text: string, offset: numb
 /** The process's environment, or a test's. */
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-export interface Expanded {
-  readonly text: string;
-  /** The text has a reference to the environment, whether or not the variable is set. */
-  readonly substituted: boolean;
-  /** One message for each reference that failed; what follows one of which the end is not known is not read. */
-  readonly failures: readonly string[];
-}
-
 const reference = /\$\$\{|\$\{(?:(?<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?<fallback>[^}]*))?\})?/g;
 
 /**
  * Replaces `${NAME}` and `${NAME:-default}` (taken when NAME is unset or empty, as in a shell); `$${` stands for the
- * characters `${`. What was put in is not expanded again.
+ * characters `${`. What was put in is not expanded again. `substituted`: the text has a reference to the environment,
+ * whether or not the variable is set. `failures`: one message for each reference that failed; what follows one of which
+ * the end is not known is not read.
  */
-export function expand(text: string, environment: Environment): Expanded {
+export function expand(text: string, environment: Environment) {
   const failures: string[] = [];
   let substituted = false;
   let result = '';

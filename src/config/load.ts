@@ -1,7 +1,7 @@
 import { hash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fail, ok, type Result } from '../model/result.ts';
-import { withoutUserinfo } from '../model/text.ts';
+import { redacted, withoutUserinfo } from '../model/text.ts';
 import { explainError } from '../wire/node-error.ts';
 import { checkExpiry, checkNamedFiles, checkPersistence } from './check-files.ts';
 import type { Config } from './config.ts';
@@ -51,7 +51,7 @@ export const parseConfig = (
 ): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, () => []));
 
 /** What is known of a file of which something may be wrong. */
-export interface ExaminedConfig {
+interface ExaminedConfig {
   readonly problems: readonly ConfigProblem[];
   /** Undefined: the schema refuses it. There may be problems beside it: with the files that it names. */
   readonly config: Config | undefined;
@@ -151,8 +151,6 @@ function merge(
   const others = ofValues.filter((problem) => !taken.has(place(problem)));
   return [...ofText, ...others].toSorted((a, b) => a.line - b.line || a.column - b.column);
 }
-
-const redacted = '[redacted]';
 
 /** Keys of free-form metadata whose values are taken for secrets. */
 const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|private[-_]?key|authorization/i;

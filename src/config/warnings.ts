@@ -15,7 +15,7 @@ export function warnings(config: Config): readonly ConfigProblem[] {
 }
 
 /** What is dangerous, though it may be intended. */
-export const dangers = foundBy(openListeners, openAdmin, trustedNodes, plainTokens);
+export const dangers = foundBy(openListeners, openAdmin, trustedNodes, plainTokens, literalStars);
 
 /** What contradicts itself. Only `validate` warns of it: a relay with it works. */
 export const contradictions = foundBy(
@@ -109,6 +109,25 @@ function trustedNodes({ parameters }: Config): readonly UnplacedProblem[] {
       path: ['parameters', index, 'from'],
       message: `the rule for ${JSON.stringify(key)} is trusted, but a client can write anything into ${from}: only peer.uri_san and peer.dns_san come from a verified certificate`,
     }));
+}
+
+/** A rule that is meant to deny denies nothing. Elsewhere, as in `principals`, a star may stand anywhere. */
+function literalStars({ source: { value } }: Config): readonly UnplacedProblem[] {
+  const rules = readList(read(read(value, 'xds'), 'authorization'), 'rules');
+  const found = (entries: readonly unknown[], ...path: UnplacedProblem['path']): UnplacedProblem[] =>
+    entries.flatMap((entry, index) =>
+      readList(entry, 'names').flatMap((name, at) => {
+        // In names of xdstp it is part of a glob.
+        if (typeof name !== 'string' || name.startsWith('xdstp:') || !name.slice(0, -1).includes('*'))
+          return [];
+        const message = `${JSON.stringify(name)} has a * that is not at its end: it stands for itself, and only one at the end stands for any characters`;
+        return [{ path: [...path, index, 'names', at], message }];
+      }),
+    );
+  return [
+    ...found(rules, 'xds', 'authorization', 'rules'),
+    ...found(readList(value, 'upstreams'), 'upstreams'),
+  ];
 }
 
 /** Without a list of authorities no certificate is verified, so that no client has an identity. */

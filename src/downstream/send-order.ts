@@ -81,19 +81,18 @@ export const mostParticipants = 1000;
 /** The canonical names of a type that a client polls and whose answer it has accepted; undefined: it does not poll the type. */
 export type AcceptedNames = (short: string) => ReadonlySet<string> | undefined;
 
-/** The streams of one client that are for single types. */
-interface Participants {
-  readonly all: Set<Participant>;
-  /** Those that go on when another stream hears something. */
-  readonly waiting: Set<Participant>;
-  /** By short name. */
-  readonly byType: Map<string, Set<OrderedType>>;
-}
-
 /** What one client is told, on one ADS stream, on streams of single types, or in answers to its polls. */
 export class Conversation {
-  /** Undefined on ADS: there are as many of these conversations as clients. */
-  #apart: Participants | undefined;
+  /** The streams for single types. Undefined on ADS: there are as many of these conversations as clients. */
+  #apart:
+    | {
+        readonly all: Set<Participant>;
+        /** Those that go on when another stream hears something. */
+        readonly waiting: Set<Participant>;
+        /** By short name. */
+        readonly byType: Map<string, Set<OrderedType>>;
+      }
+    | undefined;
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   warmingUntil = 0;
   /** What those clusters need, for each response. None on ADS: there they are accepted when they are warm. */

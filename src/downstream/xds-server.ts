@@ -48,11 +48,10 @@ const overdueCheckMs = 1000;
 /** Clients are looked at anew for so long before everything else has its turn, and so long is left for that. Milliseconds. */
 const sliceMs = 5;
 
-export interface XdsServerOptions {
+/** Who may open a stream, and what hears of it. */
+export interface StreamAdmission {
   /** Why no new stream of this peer is taken now, if so. */
   readonly refuses: (peer: Peer, route: Route) => Refusal | undefined;
-  /** Before the numbers that are the ids of streams. */
-  readonly streamPrefix: string;
   readonly opened: (stream: XdsStream) => void;
   readonly closed: (stream: XdsStream) => void;
 }
@@ -61,16 +60,21 @@ export interface XdsServerOptions {
 export class XdsServer {
   readonly #services: DownstreamServices;
   readonly #streams = new Map<string, XdsStream>();
-  readonly #options: XdsServerOptions;
+  readonly #admission: StreamAdmission;
+  /** Before the numbers that are the ids of streams. */
+  readonly #streamPrefix: string;
   readonly conversations = new Conversations();
+  /** Of all streams that there were. */
+  readonly routes = new Set<Route>();
   /** Streams whose clients are to be looked at anew. */
   readonly #moving = new Set<XdsStream>();
   #movingTimer: Timer | undefined;
   #lastId = 0;
 
-  constructor(services: DownstreamServices, options: XdsServerOptions) {
+  constructor(services: DownstreamServices, admission: StreamAdmission, streamPrefix: string) {
     this.#services = services;
-    this.#options = options;
+    this.#admission = admission;
+    this.#streamPrefix = streamPrefix;
     const { clock } = services;
     new Sweep(clock, overdueCheckMs, () => {
       const now = clock.monotonic();
@@ -93,15 +97,16 @@ export class XdsServer {
 
   /** Takes a stream of a path in `routes`, or says why not. */
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
-    const { refuses, streamPrefix, opened } = this.#options;
+    const { refuses, opened } = this.#admission;
     const refusal = refuses(transport.peer, route);
     if (refusal !== undefined) {
       this.#services.events.rejected(refusal.reason, refusal.logged, { peer: transport.peer });
       return refusal.status;
     }
-    const id = `${streamPrefix}${++this.#lastId}`;
+    const id = `${this.#streamPrefix}${++this.#lastId}`;
     const stream = new XdsStream(id, route, transport, this.#services, this);
     this.#streams.set(id, stream);
+    this.routes.add(route);
     opened(stream);
     transport.handle(stream);
     return undefined;
@@ -157,7 +162,7 @@ export class XdsServer {
   closed(stream: XdsStream): void {
     this.#streams.delete(stream.id);
     this.#moving.delete(stream);
-    this.#options.closed(stream);
+    this.#admission.closed(stream);
   }
 }
 

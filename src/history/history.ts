@@ -238,9 +238,14 @@ export function judgedRevisions(
   return judged;
 }
 
-export function isWhole({ names, added, changed, removed }: Change): boolean {
-  return names.length === added + changed + removed && names.every(({ content }) => content !== undefined);
-}
+/** A change stays as it is, and may have all names of a type. */
+const wholeness = new WeakMap<Change, boolean>();
+
+export const isWhole = (change: Change): boolean =>
+  getOrMake(wholeness, change, () => {
+    const { names, added, changed, removed } = change;
+    return names.length === added + changed + removed && names.every(({ content }) => content !== undefined);
+  });
 
 function stripped(change: Change): Change {
   return { ...change, names: change.names.slice(0, maxNames).map(withoutBodies) };
@@ -298,9 +303,8 @@ export function releasedAt(
 }
 
 export function noSuchRevision({ lastRevision }: History, revision: number): Result<never, GrpcStatus> {
-  const known =
-    lastRevision === 0
-      ? 'there is none yet'
-      : `the last one is ${lastRevision}, and the oldest ones are not kept`;
+  const last = `the last one is ${lastRevision}`;
+  const gone = revision > lastRevision ? last : `${last}, and the oldest ones are not kept`;
+  const known = lastRevision === 0 ? 'there is none yet' : gone;
   return fail({ code: Code.NOT_FOUND, message: `there is no revision ${revision}: ${known}` });
 }

@@ -10,6 +10,7 @@ import {
   type RecordedChanges,
   sameContents,
 } from '../model/change.ts';
+import type { Clock } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
@@ -39,22 +40,14 @@ type Settled = Map<ResourceName, NameSettled>;
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
 /** What clients of another process say to a change, which is known by one name that it changed. */
-export interface ReportedAnswers {
+export interface ReportedAnswers extends Answers {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   /** `contentHash` of a variant that is new, or `gone`. */
   readonly content: string;
   readonly gone: boolean;
-  readonly accepted: number;
-  readonly rejected: number;
   /** How long the last ACK took; undefined: there was none. */
   readonly tookMs: number | undefined;
-}
-
-/** What changes are recorded by. */
-export interface RecorderOptions extends HistoryOptions {
-  /** The clients of this process are those that changes are for. Called each time. */
-  readonly hearsClients: () => boolean;
 }
 
 /** What came with a commit. */
@@ -73,7 +66,8 @@ interface Sent {
  */
 export class Recorder {
   readonly history: History;
-  readonly #options: RecorderOptions;
+  readonly #clock: Clock;
+  readonly #hearsClients: () => boolean;
   /** Types of which somebody has said something. */
   readonly #known = new Set<TypeUrl>();
   /** By when the commit with the changes arrived, as `Clock.monotonic()` says it. An answer costs a look into it. */
@@ -82,9 +76,11 @@ export class Recorder {
   /** What canaries have said last, and of what, by the first of these names: the judge tells it at each look. */
   readonly #said = new WeakMap<PendingName, readonly unknown[]>();
 
-  constructor(options: RecorderOptions) {
+  /** `hearsClients`, called each time: the clients of this process are those that changes are for. */
+  constructor(options: HistoryOptions, hearsClients: () => boolean) {
     this.history = new History(options);
-    this.#options = options;
+    this.#clock = options.clock;
+    this.#hearsClients = hearsClients;
   }
 
   /** Before the first commit. Of these types something was restored: that is no change. */
@@ -125,7 +121,7 @@ export class Recorder {
       this.history.replace({ ...joined, ...countsOf(joined.names) });
       return;
     }
-    const at = this.#options.clock.now();
+    const at = this.#clock.now();
     const releasedAt = isReleased ? at : undefined;
     const { revision } = this.history.add({ ...change, ...countsOf(change.names), at, releasedAt });
     if (isReleased && !change.first) this.#released(receivedAt, [revision]);
@@ -136,7 +132,7 @@ export class Recorder {
    * was. `reason`: an operator's; empty: nobody has decided.
    */
   #settle(type: TypeUrl, settled: Settled, receivedAt: number, reason: string): ReadonlySet<ResourceName> {
-    const now = this.#options.clock.now();
+    const now = this.#clock.now();
     /** How many of its changes were pending, of those that were looked at. */
     const seen = new Map<ResourceName, number>();
     if (settled.size === 0) return new Set();
@@ -172,13 +168,13 @@ export class Recorder {
 
   /** A stream has accepted or rejected what arrived then, as `Clock.monotonic()` says it. */
   answered(receivedAt: number, isAccepted: boolean): void {
-    if (!this.#options.hearsClients()) return;
+    if (!this.#hearsClients()) return;
     const commit = this.#commits.get(receivedAt);
     if (commit === undefined) return;
     if (isAccepted) commit.accepted++;
     else commit.rejected++;
-    if (isAccepted) commit.took = this.#options.clock.monotonic() - receivedAt;
-    if (this.#news.size === 0) this.#options.clock.after(tellMs, () => this.#tell());
+    if (isAccepted) commit.took = this.#clock.monotonic() - receivedAt;
+    if (this.#news.size === 0) this.#clock.after(tellMs, () => this.#tell());
     this.#news.add(commit);
   }
 

@@ -49,7 +49,7 @@ import type { Rollout } from '../rollout/rollout.ts';
 import { statusClients } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { isJsonValue } from '../wire/json-fault.ts';
+import { isJsonObject, isJsonValue } from '../wire/json-fault.ts';
 import { redactedJson } from '../wire/redaction.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
@@ -66,8 +66,8 @@ export interface ChangesInspection extends Changes {
 }
 
 /** What has changed, what differs, and the way back. */
-export function inspectChanges(options: ChangesOptions): ChangesInspection {
-  const { history, relay, rollout, clients } = options;
+export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
+  const { history, relay, rollout, clients } = inspected;
   const slices = new TimeSlices(systemClock);
 
   return {
@@ -119,7 +119,7 @@ export function inspectChanges(options: ChangesOptions): ChangesInspection {
         nextOffset: nextOffset(offset, written, found.length),
       }));
     },
-    rollback: (request, { operator }) => rollback(options, request, operator),
+    rollback: (request, { operator }) => rollback(inspected, request, operator),
   };
 
   /** Made when the ones before are written. */
@@ -234,7 +234,7 @@ export function inspectChanges(options: ChangesOptions): ChangesInspection {
     const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
     const request = nodeRequest(nodeId);
-    const maxBytes = options.maxResponseBytes();
+    const maxBytes = inspected.maxResponseBytes();
     const configs = valueOf(await asked.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
     return slices.run(async (pace) => {
       const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
@@ -283,7 +283,8 @@ async function differencesOf(
   return differences.flat();
 }
 
-export interface ChangesOptions {
+/** A relay, as its changes are inspected. */
+export interface InspectedRelay {
   readonly relay: Relay;
   readonly staleness: Staleness;
   readonly history: History;
@@ -359,15 +360,15 @@ const nodeRequest = (id: string): ClientStatusRequest =>
 
 /** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
 function rollback(
-  options: ChangesOptions,
+  inspected: InspectedRelay,
   request: Request<'rollback'>,
   operator: string,
 ): Answer<'rollback'> {
-  const { relay, history, rollout, log } = options;
+  const { relay, history, rollout, log } = inspected;
   const query = rollbackQuery(request);
   const { to, upstream, reason } = query;
   const audited = { who: operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
-  const refusal = refusalOf(options, query);
+  const refusal = refusalOf(inspected, query);
   if (refusal !== undefined) {
     log.warn('a rollback was refused', { ...audited, error: refusal.message });
     throw rpcError(refusal);
@@ -375,7 +376,7 @@ function rollback(
   const state = releasedAt(history, to);
   const said = `rollback to revision ${to}: ${reason}`;
   let changed = 0;
-  for (const type of typesOf(options, query)) {
+  for (const type of typesOf(inspected, query)) {
     const now = relay.store.releasedContents(type);
     const contents = new Map<ResourceName, Content>();
     for (const [name, content] of [...now, ...(state.get(type) ?? [])]) {
@@ -389,18 +390,18 @@ function rollback(
     changed += history.get(last + 1)?.names.length ?? 0;
     rollout.freeze(filter, { operator, reason: said });
   }
-  if (changed === 0) history.add(nothingChanged(options, query, said));
+  if (changed === 0) history.add(nothingChanged(inspected, query, said));
   const revision = history.lastRevision;
   log.info('an operator has rolled back', { ...audited, revision, changed });
   return { revision, changed };
 }
 
 /** Everybody has that already, and it is frozen from now on: the history says so all the same. */
-function nothingChanged(options: ChangesOptions, query: RollbackQuery, reason: string) {
-  const types = typesOf(options, query);
+function nothingChanged(inspected: InspectedRelay, query: RollbackQuery, reason: string) {
+  const types = typesOf(inspected, query);
   // A change is of one type: of those that are frozen, one that clients have something of.
   const [first = ''] = types;
-  const type = types.find((one) => options.relay.store.releasedContents(one).size > 0) ?? typeUrl(first);
+  const type = types.find((one) => inspected.relay.store.releasedContents(one).size > 0) ?? typeUrl(first);
   const at = systemClock.now();
   const counts = { added: 0, changed: 0, removed: 0 };
   return { type, upstream: '', ...counts, names: [], first: false, at, releasedAt: at, reason };
@@ -414,15 +415,16 @@ function rollbackQuery({ to, reason, upstream, type }: Request<'rollback'>) {
 }
 
 /** In the order of ADS. */
-function typesOf({ gatedTypes }: ChangesOptions, { type }: RollbackQuery): readonly TypeUrl[] {
+function typesOf({ gatedTypes }: InspectedRelay, { type }: RollbackQuery): readonly TypeUrl[] {
   if (type !== undefined) return [type];
   return [...gatedTypes()].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
 }
 
-function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | undefined {
-  const { history, relay, gatedTypes } = options;
+function refusalOf(inspected: InspectedRelay, query: RollbackQuery): GrpcStatus | undefined {
+  const { history, relay, gatedTypes } = inspected;
   const { to, reason, upstream, type } = query;
   if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
+  if (to === 0) return refused('to is missing: the revision to go back to');
   if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
     const names = relay.upstreams.map(({ name }) => name);
     const message = unknownWord('upstream', upstream, names);
@@ -434,7 +436,7 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
   }
   const reached = reachable(history, to);
   if (!reached.ok) return reached.error;
-  const forgotten = forgottenTypes(options, query);
+  const forgotten = forgottenTypes(inspected, query);
   if (forgotten.length > 0) {
     const types = forgotten.join(', ');
     const message = `the state of ${types} at revision ${to} is not known: secrets are not kept across a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
@@ -448,10 +450,10 @@ function refusalOf(options: ChangesOptions, query: RollbackQuery): GrpcStatus | 
 }
 
 /** What clients have of these types was never persisted, and the relay was started after the revision. */
-function forgottenTypes(options: ChangesOptions, query: RollbackQuery): readonly string[] {
-  const { history, isPersisted, relay } = options;
+function forgottenTypes(inspected: InspectedRelay, query: RollbackQuery): readonly string[] {
+  const { history, isPersisted, relay } = inspected;
   if (query.to > history.restoredRevision) return [];
-  return typesOf(options, query)
+  return typesOf(inspected, query)
     .filter((type) => !isPersisted(type) && relay.store.releasedContents(type).size > 0)
     .map((type) => typeInfo(type).short);
 }
@@ -501,15 +503,13 @@ interface Difference {
   readonly type: TypeUrl;
   readonly name: string;
   readonly change: ChangeKind;
-  readonly variants: readonly ComparedVariants[];
+  readonly variants: readonly {
+    readonly constraints: string;
+    readonly from: Comparable | undefined;
+    readonly to: Comparable | undefined;
+  }[];
   /** Nobody has it before the change that is judged has ended. Absent: false. */
   readonly queued?: boolean;
-}
-
-interface ComparedVariants {
-  readonly constraints: string;
-  readonly from: Comparable | undefined;
-  readonly to: Comparable | undefined;
 }
 
 type ChangeKind = 'ADDED' | 'CHANGED' | 'REMOVED';
@@ -526,7 +526,7 @@ function differenceOf(
   return { type, name, change: changeOf(from.length > 0, to.length > 0), variants };
 }
 
-function compared(from: Comparables, to: Comparables): readonly ComparedVariants[] {
+function compared(from: Comparables, to: Comparables): Difference['variants'] {
   const [before] = from;
   const [after] = to;
   // One variant on each side: what differs are its fields, even if it is for others now.
@@ -622,7 +622,7 @@ function* differences(path: string, from: JsonValue, to: JsonValue): Iterable<Fo
     for (let index = 0; index < Math.max(from.length, to.length); index++) {
       yield* ofPart(`${path}[${index}]`, from[index], to[index]);
     }
-  } else if (isObject(from) && isObject(to)) {
+  } else if (isJsonObject(from) && isJsonObject(to)) {
     for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
       yield* ofPart(path === '' ? key : `${path}.${key}`, from[key], to[key]);
     }
@@ -640,7 +640,3 @@ function* ofPart(path: string, from: JsonValue | undefined, to: JsonValue | unde
 const isLong = (value: JsonValue): boolean =>
   typeof value === 'object' && value !== null && JSON.stringify(value).length > longestPart;
 const emptyAs = (value: JsonValue): JsonValue => (Array.isArray(value) ? [] : {});
-
-function isObject(json: JsonValue): json is { [key: string]: JsonValue } {
-  return typeof json === 'object' && json !== null && !Array.isArray(json);
-}

@@ -15,6 +15,7 @@ import {
   type GetClientResponseSchema,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import type { ReportingClass } from '../load/load-view.ts';
 import type { Access } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -336,11 +337,8 @@ function stateOfHolding({ state, missing }: Pick<Holding, 'state' | 'missing'>):
   return missing && (state === 'SYNCED' || state === 'NOT_SENT') ? 'MISSING' : state;
 }
 
-/** A class of clients, as operators see it. */
-export interface ClientClassId {
-  /** The same in every process. */
-  readonly id: string;
-  readonly parameters: Parameters;
+/** A class of clients, as operators see it, and what it may see. */
+export interface ClientClassId extends ReportingClass {
   readonly access: Access;
 }
 

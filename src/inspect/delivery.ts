@@ -14,7 +14,7 @@ import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
-import type { ChangesInspection, ChangesOptions } from './changes.ts';
+import type { ChangesInspection, InspectedRelay } from './changes.ts';
 import {
   type Acceptance,
   type AcceptanceQuery,
@@ -35,7 +35,7 @@ const mostWaits = 100;
 
 /** Wait: what clients were sent and have accepted. */
 export function inspectDelivery(
-  { relay, rollout, staleness, clients }: ChangesOptions,
+  { relay, rollout, staleness, clients }: InspectedRelay,
   changes: ChangesInspection,
 ): Inspector['wait'] {
   const slices = new TimeSlices(systemClock);

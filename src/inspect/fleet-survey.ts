@@ -216,15 +216,13 @@ async function countRejections(
   const told = new Set<string>();
   for (const rejection of type.subscription?.responses.rejections ?? []) {
     await pace.yieldIfDue();
-    const { name, message, version, at, changes } = rejection;
-    const { names, total: changed, removal } = changes;
-    const what = rejectedText({ name, names, changed, removal });
+    const { name, message, version, at } = rejection;
     const found = {
       ...problem('REJECTED', type, of, at),
       name,
       error: message,
       version,
-      what,
+      what: rejectedText(rejection),
       ...rejectedVersions(rejection),
     };
     const key = problemKey(found);

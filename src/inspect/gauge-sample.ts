@@ -1,3 +1,4 @@
+import type { Route } from '../downstream/xds-server.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
@@ -7,8 +8,13 @@ import type { Relay } from '../relay.ts';
 import type { Accounts } from '../wire/accounts.ts';
 import type { Staleness } from './staleness.ts';
 
-/** Streams that are shown while there are none: an autoscaler cannot read a metric that no replica has. */
-const always = ['sotw ads', 'delta ads'];
+/** Shown while there are none, as are those that there were: an autoscaler cannot read a metric that no replica has. */
+const always: readonly Kind[] = [
+  { protocol: 'sotw', service: 'ads' },
+  { protocol: 'delta', service: 'ads' },
+];
+type Kind = Pick<Route, 'protocol' | 'service'>;
+const kindOf = ({ protocol, service }: Kind): string => `${protocol} ${service}`;
 
 /** What the gauges show of a process. */
 export function sampleOf(
@@ -19,7 +25,7 @@ export function sampleOf(
   loadStreams: { readonly received: number; readonly sent: number },
 ): Sample {
   const { store } = relay;
-  const streams = Map.groupBy(relay.server.streams(), ({ route }) => `${route.protocol} ${route.service}`);
+  const streams = Map.groupBy(relay.server.streams(), ({ route }) => kindOf(route));
   const subscribers = subscribersOf(relay);
   const now = Date.now();
   const perType = (count: (of: Readonly<Subscribers>) => number): Reading[] =>
@@ -32,7 +38,7 @@ export function sampleOf(
     peer_waiting: [[accounts.waiting]],
     peer_held_bytes: [[accounts.held]],
     downstream_streams: Array.from(
-      new Set([...always, ...streams.keys()]),
+      new Set([...always, ...relay.server.routes].map(kindOf)),
       (kind): Reading => [streams.get(kind)?.length ?? 0, ...kind.split(' ')],
     ),
     downstream_subscriptions: perType(({ subscriptions }) => subscriptions),

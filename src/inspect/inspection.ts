@@ -40,9 +40,9 @@ import type { Relay } from '../relay.ts';
 import type { Checks } from '../rollout/checks.ts';
 import type { Promoted } from '../rollout/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
-import { rpcError } from '../wire/connect.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { type ChangesOptions, inspectChanges } from './changes.ts';
+import { type InspectedRelay, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
 import type { ClientsStatus } from './local-clients.ts';
@@ -57,7 +57,8 @@ import { staleReason } from './staleness.ts';
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
-interface InspectionOptions extends ChangesOptions {
+/** The process that has the relay, as operators see it. */
+interface InspectedProcess extends InspectedRelay {
   readonly version: string;
   /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
   readonly notReadyReason: () => string | undefined;
@@ -82,16 +83,16 @@ export interface Inspection extends Inspector {
 }
 
 /** The state of the relay for operators, read for each request. */
-export function inspection(options: InspectionOptions): Inspection {
-  const { relay, staleness, rollout, isRequired, clients } = options;
+export function inspection(inspected: InspectedProcess): Inspection {
+  const { relay, staleness, rollout, isRequired, clients } = inspected;
   const started = systemClock.monotonic();
   const slices = new TimeSlices(systemClock);
-  const changes = inspectChanges(options);
+  const changes = inspectChanges(inspected);
   /** Probes ask often, and a status looks at every stream. */
   const paced = new Paced(systemClock, status);
 
   return {
-    ...options.own,
+    ...inspected.own,
     changes,
     ready,
     status,
@@ -127,29 +128,32 @@ export function inspection(options: InspectionOptions): Inspection {
       const classes = await listClasses();
       return slices.run((pace) => matchesOf(relay, classes, query, pace));
     },
-    wait: inspectDelivery(options, changes),
+    wait: inspectDelivery(inspected, changes),
     tap: (request, call) => clients().tap(request, call),
     clientStatus: (request, most) =>
-      clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, options.maxResponseBytes()) }),
+      clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, inspected.maxResponseBytes()) }),
     clientStatusOf,
     releaseRemovals({ upstream, type }) {
-      const removed = options.releaseRemovals(upstream, optionalType(type));
+      if (upstream === '') throw invalid('upstream is missing');
+      const removed = inspected.releaseRemovals(upstream, optionalType(type));
       if (removed !== undefined) return { removed };
       const names = relay.upstreams.map(({ name }) => name);
       throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
     },
     operate(operation) {
       const { bakes } = rollout.report();
-      return { ...valueOf(operate(operation, options)), waves: bakes.length };
+      return { ...valueOf(operate(operation, inspected)), waves: bakes.length };
     },
     /** NOT_FOUND: there is no such check. */
     async check({ name }) {
-      const asked = await options.askCheck(name);
+      if (name === '') throw invalid('name is missing');
+      const asked = await inspected.askCheck(name);
       if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
       const { state, value, reason } = asked.value;
       return { check: { name, state, value, reason, recent: [] } };
     },
-    setLogLevel: (request, { operator }) => setLogLevel(request, operator, options.logLevels, options.log),
+    setLogLevel: (request, { operator }) =>
+      setLogLevel(request, operator, inspected.logLevels, inspected.log),
   };
 
   function ready(): ReadinessReport {
@@ -157,7 +161,7 @@ export function inspection(options: InspectionOptions): Inspection {
       (upstream) => isRequired(upstream.name) && !staleness.isRestored && !upstream.state().everConnected,
     );
     const reason =
-      options.notReadyReason() ??
+      inspected.notReadyReason() ??
       (waiting.length === 0
         ? ''
         : `not connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
@@ -187,7 +191,7 @@ export function inspection(options: InspectionOptions): Inspection {
         since: timestamp(since),
         reason,
       })),
-      heldRemovals: options.heldRemovals(name).map(({ type, count, since }) => ({
+      heldRemovals: inspected.heldRemovals(name).map(({ type, count, since }) => ({
         type: typeInfo(type).short,
         count,
         since: timestamp(since),
@@ -198,9 +202,9 @@ export function inspection(options: InspectionOptions): Inspection {
   async function status(): Promise<Answer<'status'>> {
     // A worker that does not answer is waited for once.
     const [status, classes] = await Promise.all([knownStatus(), listClasses()]);
-    const facts = options.own.page.facts();
+    const facts = inspected.own.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
-    return { ...status, ...options.found(found) };
+    return { ...status, ...inspected.found(found) };
   }
 
   async function knownStatus(): Promise<KnownStatus> {
@@ -210,14 +214,14 @@ export function inspection(options: InspectionOptions): Inspection {
       .map(({ name, warning }) => `upstream ${name}: ${warning}`);
     const ofClients = await clients().status();
     return {
-      version: options.version,
+      version: inspected.version,
       uptimeSeconds: (systemClock.monotonic() - started) / 1000,
       ready: isReady,
       reason,
       upstreams: [...upstreams],
       ...ofClients,
       types: typeRows(relay, ofClients.types),
-      warnings: [...options.warnings(), ...ofUpstreams, ...ofClients.warnings],
+      warnings: [...inspected.warnings(), ...ofUpstreams, ...ofClients.warnings],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),
@@ -360,7 +364,7 @@ type Operations = Readonly<
     readonly [
       done: string,
       /** How many names that was for; nothing: it is about no names. */
-      run: (operation: Operation, options: InspectionOptions) => Result<Promoted | number | undefined>,
+      run: (operation: Operation, inspected: InspectedProcess) => Result<Promoted | number | undefined>,
     ]
   >
 >;
@@ -390,8 +394,8 @@ const operations: Operations = {
 };
 
 /** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
-function operate(operation: Operation, options: InspectionOptions): Result<Promoted, GrpcStatus> {
-  const { relay, log } = options;
+function operate(operation: Operation, inspected: InspectedProcess): Result<Promoted, GrpcStatus> {
+  const { relay, log } = inspected;
   const { verb, type, upstream, reason, operator } = operation;
   const upstreams = relay.upstreams.map(({ name }) => name);
   if (upstream !== undefined && !upstreams.includes(upstream)) {
@@ -399,7 +403,7 @@ function operate(operation: Operation, options: InspectionOptions): Result<Promo
     return fail({ code: Code.NOT_FOUND, message });
   }
   const [done, run] = operations[verb];
-  const result = run(operation, options);
+  const result = run(operation, inspected);
   const said = {
     who: operator,
     what: verb,
@@ -420,7 +424,7 @@ function operate(operation: Operation, options: InspectionOptions): Result<Promo
 /** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */
 function release(
   { type, upstream, reason }: Operation,
-  { rollout, relay, releaseRemovals }: InspectionOptions,
+  { rollout, relay, releaseRemovals }: InspectedProcess,
 ): Result<number> {
   const released = rollout.release({ type, upstream }, reason);
   const removed = relay.upstreams
@@ -438,7 +442,7 @@ export function setLogLevel(
 ): Answer<'setLogLevel'> {
   const { level, node, milliseconds } = logLevelChange(request);
   // The field is not called `node`: the line is about the log, and not written by the level for this node.
-  const said = { who: operator, level: level ?? levels.initial, for_node: node ?? 'all' };
+  const said = { who: operator, log_level: level ?? levels.initial, for_node: node ?? 'all' };
   if (level === undefined) {
     levels.end(node);
     log.info('an operator has reset the log level', said);

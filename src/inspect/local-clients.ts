@@ -108,8 +108,9 @@ export function localClients(
     listClasses: fleetSurvey(relay, slices, systemClock),
     load: (request) => loadOf(loadReports.view, request),
     getClient(request) {
-      const stream = streamOf(request.id);
-      return slices.run((pace) => clientDetail(stream, clientQuery(request), relay, pace));
+      const query = clientQuery(request);
+      const stream = streamOf(query.id);
+      return slices.run((pace) => clientDetail(stream, query, relay, pace));
     },
     explain(request) {
       const { type, name: spelling, parameters } = explainQuery(request);

@@ -36,7 +36,7 @@ import {
 /** What Status says beside its problems. */
 export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;
 
-export interface ProblemFacts {
+interface ProblemFacts {
   readonly status: KnownStatus;
   readonly classes: Plain<ListClassesResponse>;
   readonly facts: PageFacts;

@@ -220,10 +220,6 @@ async function contentOf(variant: Variant, pace: Pace) {
 /** Columns of an answer. */
 const mostParameterSets = 24;
 
-interface Column extends Plain<MatchedParameters> {
-  readonly set: Parameters;
-}
-
 /** Which variant of each name each parameter set of the clients gets. */
 export async function matchesOf(
   relay: Relay,
@@ -263,10 +259,8 @@ export async function matchesOf(
 }
 
 /** Classes with the same parameters and another access see the same variants, or fewer. */
-function columnsOf(
-  classes: ListClassesResponse['classes'] | Plain<ListClassesResponse>['classes'],
-): Column[] {
-  const columns = new Map<Parameters, Column>();
+function columnsOf(classes: ListClassesResponse['classes'] | Plain<ListClassesResponse>['classes']) {
+  const columns = new Map<Parameters, Plain<MatchedParameters> & { readonly set: Parameters }>();
   for (const { parameters, streams } of classes) {
     const set = internParameters(Object.entries(parameters));
     getOrMake(columns, set, () => ({ parameters, streams: 0, set })).streams += streams;

@@ -45,8 +45,11 @@ export interface ReportingClient {
   readonly origin: LoadOrigin;
   /** Whether it may know of a cluster, and report it. Undefined: of all. */
   readonly mayKnow: ((cluster: string) => boolean) | undefined;
-  /** The sessions that get its reports. They change with what the client subscribes to; else it is the same value. */
-  targets(): readonly LoadTarget[];
+  /**
+   * The sessions that get its reports. They change with what the client subscribes to; else it is the same value. Undefined:
+   * they are not known yet.
+   */
+  targets(): readonly LoadTarget[] | undefined;
   /** A report has come, so many milliseconds after the last one. */
   reported(totals: LoadTotals, milliseconds: number): void;
   /** It reports no more. */
@@ -65,8 +68,8 @@ interface LoadServerOptions {
     readonly firstRequestTimeoutMs: number;
     readonly stalledTimeoutMs: number;
   };
-  /** Of all upstreams together; one peer may make half of them. */
-  readonly maxSessions: () => number;
+  /** Of all upstreams together, and how many of them one peer may make. */
+  readonly maxSessions: () => { readonly all: number; readonly ofPeer: number };
   /** How often the relay itself wants reports of all clusters, in milliseconds; undefined: it wants none. */
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
@@ -191,10 +194,9 @@ export class LoadServer {
     const key = JSON.stringify([target.upstream, target.parameters.key]);
     const known = this.#sessions.get(key);
     if (known !== undefined) return known;
-    const maxSessions = this.options.maxSessions();
-    const isFull = this.#sessions.size >= maxSessions;
-    if (isFull || (!account.exempt && account.count(madeSessions) >= Math.ceil(maxSessions / 2))) {
-      const message = `${maxSessions} sessions for load reports, or half of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
+    const { all, ofPeer } = this.options.maxSessions();
+    if (this.#sessions.size >= all || (!account.exempt && account.count(madeSessions) >= ofPeer)) {
+      const message = `${all} sessions for load reports, or ${ofPeer} of them by ${account.key}: no more are opened (limits.max_upstream_sessions)`;
       if (!refused.has(target)) this.options.events.rejected(exhausted('upstream_sessions', message), peer);
       refused.add(target);
       return undefined;
@@ -232,7 +234,8 @@ class ClientReports implements StreamHandler {
   readonly #node = new LastNode();
   /** To which it reports, and whose they are. */
   sessions: ReadonlySet<SessionLoad> = new Set();
-  #targets: readonly LoadTarget[] = [];
+  /** Undefined: they were never known. */
+  #targets: readonly LoadTarget[] | undefined;
   /** Those for which there was no place: they are looked up again every few seconds, and count as refused once. */
   readonly refused = new WeakSet<LoadTarget>();
   /** Of the sessions, and of the relay. */
@@ -318,7 +321,8 @@ class ClientReports implements StreamHandler {
    * Returns how many bytes it had to look at.
    */
   instructed(): number {
-    if (this.#isOver || this.#blockedSince !== undefined) return 0;
+    // Before they are known it is not told what the relay itself wants: it may hear only the first that it is told.
+    if (this.#isOver || this.#blockedSince !== undefined || this.#targets === undefined) return 0;
     const all = [...this.sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return 0;
@@ -411,19 +415,24 @@ class ClientReports implements StreamHandler {
   /** Asked for each stream every few seconds: where nothing has changed, nothing is done. */
   chooseAgain(): void {
     if (this.isReading || this.#isOver || this.#client === undefined) return;
-    const isSame = this.#client.targets() === this.#targets && this.#targets.length === this.sessions.size;
+    const targets = this.#client.targets();
+    const isSame = targets === this.#targets && (targets?.length ?? 0) === this.sessions.size;
     if (!isSame || this.sessions.values().some(({ isOver }) => isOver)) this.choose();
   }
 
-  /** To whom it reports. A session that it reports to already knows what it has said. */
+  /**
+   * To whom it reports. A session that it reports to already knows what it has said. While it is not known of its node, it
+   * reports to whom it did.
+   */
   choose(): void {
     if (this.#isOver || this.#client === undefined) return;
+    const targets = this.#client.targets();
+    if (targets === undefined) return;
     const { account } = this.peer;
     const { maxLoadReportClusters } = this.#server.options.limits();
     const most = account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
     // Each worker has bound its own.
     const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
-    const targets = this.#client.targets();
     this.#targets = targets;
     const before = this.sessions;
     this.sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));

@@ -5,14 +5,9 @@ import type { Payer } from './rows.ts';
 
 /** A class of clients, as operators see it. */
 export interface ReportingClass {
+  /** The same in every process. */
   readonly id: string;
   readonly parameters: Parameters;
-}
-
-/** What clients of one class said of one cluster. */
-export interface ShownLoad extends Readonly<Counts> {
-  readonly cluster: string;
-  readonly of: ReportingClass;
 }
 
 /** What is shown is of the last one of these, and of what has passed of the next. Milliseconds. */
@@ -58,12 +53,12 @@ export class LoadView {
     }
   }
 
-  /** `seconds`: over how long. */
-  rows(): { readonly loads: readonly ShownLoad[]; readonly seconds: number } {
+  /** What clients of each class said of each cluster. `seconds`: over how long. */
+  rows() {
     const now = this.#clock.monotonic();
     const current = this.#windowAt(now);
     const windows = this.#last === undefined ? [current] : [this.#last, current];
-    const shown = new Map<string, ShownLoad & Counts>();
+    const shown = new Map<string, Counts & { readonly cluster: string; readonly of: ReportingClass }>();
     for (const { classes } of windows)
       for (const { of, rows } of classes.values())
         for (const [cluster, row] of rows) {

@@ -1,33 +1,29 @@
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
-import type { ResourceName } from './brand.ts';
+import { type ResourceName, typeUrl } from './brand.ts';
 import { getOrMake } from './maps.ts';
 import type { Payload, Variant } from './resource.ts';
 import { canonicalInBody } from './xdstp.ts';
 
-/** What others need to know of a Cluster. Its Any stays closed but for these fields. */
-export interface ClusterFacts {
-  /** eds_cluster_config.service_name (3.2) of the Cluster, by default its name (1): whether or not it has endpoints by EDS. */
-  readonly service: ResourceName;
-  /** By its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or cluster_type (38). */
-  readonly warms: boolean;
-  /** Its endpoints come by EDS. */
-  readonly hasEds: boolean;
-  /** It has a cluster_type (38): an extension may have a name for its endpoints that is not read here. */
-  readonly extended: boolean;
-}
+export const clusterType = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
 
-const known = new WeakMap<Payload, ClusterFacts>();
+const known = new WeakMap<Payload, ReturnType<typeof read>>();
 const discoveryType = varintTag(2);
 const noBytes: Buffer = Buffer.alloc(0);
 
-/** Read once for each body. */
-export function clusterFacts({ name, payload }: Variant): ClusterFacts {
+/** What others need to know of a Cluster. Read once for each body. */
+export function clusterFacts({ name, payload }: Variant) {
   return payload === undefined
     ? read(name, noBytes)
     : getOrMake(known, payload, () => read(name, payload.bytes));
 }
 
-function read(resourceName: ResourceName, any: Uint8Array): ClusterFacts {
+/**
+ * The Any stays closed but for these fields. `service`: eds_cluster_config.service_name (3.2), by default its name (1):
+ * whether or not it has endpoints by EDS. `warms`: by its type (2: STATIC and ORIGINAL_DST do not), health_checks (8) or
+ * cluster_type (38). `hasEds`: its endpoints come by EDS. `extended`: it has a cluster_type (38), and an extension may
+ * have a name for its endpoints that is not read here.
+ */
+function read(resourceName: ResourceName, any: Uint8Array) {
   try {
     let [service, warms, hasEds, extended] = ['', false, false, false];
     let name: string = resourceName;

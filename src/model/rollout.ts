@@ -8,7 +8,10 @@ import type { Holder, Transaction } from './transaction.ts';
 
 /** What of a client decides on which side it is. */
 export interface SidedClient {
-  /** `nodeKeyOf` it (wire/peer-identity.ts): its id, and its verified identity. */
+  /**
+   * `nodeKeyOf` it (wire/peer-identity.ts): its id, and its verified identity. By its id alone, a tenant could choose
+   * canaries among the nodes of another.
+   */
   readonly nodeKey: string;
   /** `placeOf` its node id. */
   readonly place: number;
@@ -86,12 +89,6 @@ export interface ReleasedSize {
   readonly bytes: number;
 }
 
-/** Sees what upstream says before it is applied. */
-export interface TransactionGuard {
-  /** Whether it waits, though its type is not gated. */
-  stops(transaction: Transaction): boolean;
-}
-
 /** A variant with its holders: whether wildcards show it is said by them. */
 export interface HeldVariant {
   readonly variant: Variant;
@@ -114,6 +111,9 @@ export function isLacking(there: readonly HeldVariant[], wanted: readonly HeldVa
 /** `isRemoved`: if upstream removes something of it. */
 export type IsQueued = (name: TypedName, isRemoved: boolean) => boolean;
 
+/** Of what upstream says, before it is applied: whether it waits, though its type is not gated. */
+export type IsStopped = (transaction: Transaction) => boolean;
+
 /** The content of names, for a rollback. A name without variants is absent. */
 export type Contents = ReadonlyMap<ResourceName, readonly HeldVariant[]>;
 
@@ -130,8 +130,8 @@ export interface Gate {
   readonly size: number;
   /** From now on changes of these types wait. What is pending of other types is released, but for what is masked or frozen. */
   gatedTypes(types: ReadonlySet<TypeUrl>): void;
-  /** What it stops waits too. */
-  guarding(guard: TransactionGuard): void;
+  /** What is stopped waits too. */
+  guarding(isStopped: IsStopped): void;
   /** What upstream says anew under these names canaries do not see until `unqueue`. */
   queueing(isQueued: IsQueued): void;
   /**

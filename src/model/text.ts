@@ -98,7 +98,7 @@ const inBlock = /"(?:[^"\\\n]|\\[^])*"?|[{}[\]]/g;
 /** Wherever it is; the end may have been cut off. */
 const privateKey =
   /(?:-----BEGIN [A-Z0-9 ]*)?PRIVATE KEY-----[^"]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY-----|(?=")|$)/g;
-const redacted = '[redacted]';
+export const redacted = '[redacted]';
 
 /** Envoy's dumps of resources have their keys and passwords in clear. */
 function withoutSecrets(message: string): string {

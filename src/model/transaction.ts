@@ -65,10 +65,8 @@ export interface Put {
 /** Of exactly this variant. */
 export type Removal = Pick<Put, 'name' | 'constraints'>;
 
-/** A heartbeat (protocol §4.11): the resource lives on for another TTL. */
-export interface Heartbeat extends Pick<Put, 'name' | 'constraints'> {
-  readonly ttlMilliseconds: number;
-}
+/** A heartbeat (protocol §4.11): the resource lives on for another TTL, or without one. */
+export type Heartbeat = Pick<Put, 'name' | 'constraints' | 'ttlMilliseconds'>;
 
 /** A resource_errors entry (protocol §8). */
 export interface ResourceError extends Pick<Put, 'name' | 'constraints'> {

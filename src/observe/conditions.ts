@@ -11,14 +11,6 @@ const mostCauses = 16;
 const mostLines = 20;
 const minute = 60_000;
 
-interface Lines {
-  /** When the minute of `lines` began. */
-  readonly since: number;
-  readonly lines: number;
-  /** Changes that were not logged. */
-  readonly heldBack: number;
-}
-
 /** Names and reasons from peers can be megabytes long. So many characters of a text are remembered, and a digest. */
 const longestText = 256;
 
@@ -35,7 +27,8 @@ export class Conditions {
   readonly #clock: Clock;
   /** What each was set to. */
   readonly #known = new Map<string, Set<string>>();
-  readonly #lines = new Map<string, Lines>();
+  /** `since`: when the minute of `lines` began. `heldBack`: changes that were not logged. */
+  readonly #lines = new Map<string, Readonly<Record<'since' | 'lines' | 'heldBack', number>>>();
 
   constructor(log: Log, limit: number = maxRemembered, clock: Clock = systemClock) {
     this.#log = log;

@@ -11,8 +11,13 @@ import {
 } from '../model/text.ts';
 import { type Level, type LogFormat, type LogLevel, LogLevels } from './log-levels.ts';
 
-/** The fields of a line beside its message. Errors are written with their code and stack. */
-export type Fields = Readonly<Record<string, unknown>>;
+/**
+ * The fields of a line beside those that every line has: with one of their names its own would be lost. Errors are written
+ * with their code and stack.
+ */
+export type Fields = Readonly<Record<string, unknown>> & {
+  readonly [own in 'level' | 'time' | 'pid' | 'message']?: never;
+};
 
 /** With `node` among its fields, a line has the level that is in force for this node. */
 export interface Log {

@@ -12,7 +12,7 @@ import {
 } from './opentelemetry.ts';
 import type { Spans } from './update-traces.ts';
 
-export interface OtlpOptions {
+interface OtlpOptions {
   /** Of the collector; `/v1/traces` is added unless it is there. */
   readonly endpoint: string;
   /** 0 to 1. */

@@ -1,8 +1,9 @@
+import type { Rejection } from '../model/subscription.ts';
 import { ago } from './format.ts';
 
 /** The words of alerts. What is only for information is no problem: nothing waits for an operator. */
 export const severities = ['critical', 'warning', 'info'] as const;
-export type Severity = (typeof severities)[number];
+type Severity = (typeof severities)[number];
 
 /**
  * Everything that can be wrong, in the order in which problems are listed where nothing else decides. Alerts, problems
@@ -65,7 +66,7 @@ export function countedLong(count: number, noun: string): string {
 }
 
 /** What the sentence needs of a problem (AdminService's Problem). */
-export interface ToldProblem {
+interface ToldProblem {
   readonly severity: string;
   readonly short: string;
   readonly since: string;
@@ -120,18 +121,12 @@ export function readyText(ready: boolean, problems: readonly ToldProblem[], more
   return ready && count > 0 ? `${state} (serves; ${countedLong(count, 'problem')})` : state;
 }
 
-interface Rejected {
-  readonly name: string;
-  readonly names: readonly string[];
-  readonly changed: number;
-  readonly removal: boolean;
-}
-
 /** What was rejected, in words: `web`, `removal of web`, `one of a, b and 3 more`. */
-export function rejectedText({ name, names, changed, removal }: Rejected): string {
-  const rest = changed - names.length;
+export function rejectedText({ name, changes }: Pick<Rejection, 'name' | 'changes'>): string {
+  const { names, total, removal } = changes;
+  const rest = total - names.length;
   const several = rest > 0 ? `${names.join(', ')} and ${rest} more` : names.join(', ');
-  const what = name !== '' ? name : changed > 1 ? `one of ${several}` : several;
+  const what = name !== '' ? name : total > 1 ? `one of ${several}` : several;
   if (what === '') return 'the whole response';
   return removal ? `removal of ${what}` : what;
 }

@@ -16,7 +16,7 @@ export const ticks = {
   aborted: 30,
 } as const;
 
-export interface WatchdogConfig {
+interface WatchdogConfig {
   readonly enabled: boolean;
   readonly timeoutMs: number;
 }
@@ -26,7 +26,7 @@ export function tickOf({ enabled, timeoutMs }: WatchdogConfig): number | undefin
   return enabled && url() === undefined ? timeoutMs / ticks.aborted : undefined;
 }
 
-export interface WatchdogOptions {
+interface WatchdogOptions {
   readonly format: LogFormat;
   /** In each line of the log. */
   readonly fields?: Readonly<Record<string, unknown>>;

@@ -203,13 +203,7 @@ export function classesMoved(
 export type Moved = Pick<Member, 'nodeKey' | 'classKey'>;
 
 /** A node that subscribes to something of what waits. */
-export interface Member {
-  /** `nodeKeyOf` it: by its id alone, a tenant could choose canaries among the nodes of another. */
-  readonly nodeKey: string;
-  /** `placeOf` its node id. */
-  readonly place: number;
-  /** One set of derived parameters, and one access. */
-  readonly classKey: string;
+export interface Member extends Pick<SidedClient, 'nodeKey' | 'place' | 'classKey'> {
   readonly side: Side;
   /** It may be a canary (`rollout.canary_principals`). */
   readonly mayBeCanary: boolean;

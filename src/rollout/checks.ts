@@ -35,15 +35,10 @@ export interface CheckAnswer {
   readonly reason: string;
 }
 
-/** When it was asked. */
-interface GivenAnswer extends CheckAnswer {
-  readonly askedAt: number;
-}
-
 /** Where a check stands. */
-export type CheckState = Readonly<ReturnType<Check['state']>>;
+type CheckState = Readonly<ReturnType<Check['state']>>;
 
-export interface ChecksOptions {
+interface ChecksOptions {
   readonly clock: Clock;
   /** JSON of what waits, for webhooks. */
   readonly subject: () => unknown;
@@ -124,7 +119,7 @@ class Check {
   readonly settings: CheckSettings;
   readonly #options: Required<ChecksOptions>;
   /** The last answers, the oldest first. */
-  readonly #answers: GivenAnswer[] = [];
+  readonly #answers: (CheckAnswer & { readonly askedAt: number })[] = [];
   /** When the state of the last of them began. */
   #since: number;
   #bad = 0;

@@ -5,7 +5,7 @@ import { assignmentType, endpointsIn } from '../model/endpoints.ts';
 import { nameKey } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import type { Gate, HeldVariant, PendingName, ReleasedSize, TransactionGuard } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingName, ReleasedSize } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { type Verdict, verdictOn } from './judge.ts';
@@ -55,7 +55,7 @@ const none: readonly Verdict[] = [];
  * Finds changes that nobody should get, by their content alone (`rollout.guard`, docs/adr/0170). Endpoints do not wait for
  * canaries; those that it stops do.
  */
-export class Guard implements VerdictSource, TransactionGuard {
+export class Guard implements VerdictSource {
   readonly #gate: GuardedGate;
   readonly #clock: Clock;
   #settings: GuardSettings | undefined;

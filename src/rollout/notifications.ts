@@ -30,13 +30,8 @@ export interface RolloutNews {
   readonly count: number;
 }
 
-export interface NotificationsOptions {
-  readonly clock: Clock;
-  /** `node.id` of the relay. */
-  readonly relay: string;
-  /** One was taken, or was given up: why. */
-  readonly told: (host: string, result: Result<undefined>) => void;
-}
+/** One was taken, or was given up: why. */
+type Told = (host: string, result: Result<undefined>) => void;
 
 /** For each request, in milliseconds. */
 const timeoutMs = 10_000;
@@ -50,11 +45,16 @@ const longestReason = 1000;
 
 /** Tells servers what becomes of changes: each one in its order, again until it is taken or given up. */
 export class Notifications {
-  readonly #options: NotificationsOptions;
+  readonly #clock: Clock;
+  readonly #relay: string;
+  readonly #told: Told;
   #receivers: readonly Receiver[] = [];
 
-  constructor(settings: readonly NotifySettings[], options: NotificationsOptions) {
-    this.#options = options;
+  /** `relay`: its `node.id`. */
+  constructor(settings: readonly NotifySettings[], clock: Clock, relay: string, told: Told) {
+    this.#clock = clock;
+    this.#relay = relay;
+    this.#told = told;
     this.reload(settings);
   }
 
@@ -64,16 +64,16 @@ export class Notifications {
     this.#receivers = settings.map(
       (one) =>
         before.find((receiver) => isDeepStrictEqual(receiver.settings, one)) ??
-        new Receiver(one, this.#options),
+        new Receiver(one, this.#clock, this.#told),
     );
     for (const receiver of before) if (!this.#receivers.includes(receiver)) receiver.stop();
   }
 
   tell(news: RolloutNews): void {
     if (this.#receivers.length === 0) return;
-    const { clock, relay } = this.#options;
+    const relay = this.#relay;
     const reason = news.reason === undefined ? undefined : shorten(printable(news.reason), longestReason);
-    const time = new Date(clock.now()).toISOString();
+    const time = new Date(this.#clock.now()).toISOString();
     const body = JSON.stringify({ text: textOf({ ...news, reason }, relay), ...news, reason, relay, time });
     for (const receiver of this.#receivers) receiver.tell(news.event, body);
   }
@@ -86,21 +86,23 @@ export class Notifications {
 /** One server. */
 class Receiver {
   readonly settings: NotifySettings;
-  readonly #options: NotificationsOptions;
+  readonly #clock: Clock;
+  readonly #told: Told;
   readonly #waiting: string[] = [];
   #isSending = false;
   #isOver = false;
 
-  constructor(settings: NotifySettings, options: NotificationsOptions) {
+  constructor(settings: NotifySettings, clock: Clock, told: Told) {
     this.settings = settings;
-    this.#options = options;
+    this.#clock = clock;
+    this.#told = told;
   }
 
   tell(event: RolloutNews['event'], body: string): void {
     if (!this.settings.events.includes(event)) return;
     if (this.#waiting.length >= mostWaiting) {
       this.#waiting.shift();
-      this.#told(fail(`${mostWaiting} others wait`));
+      this.#tellResult(fail(`${mostWaiting} others wait`));
     }
     this.#waiting.push(body);
     if (!this.#isSending) void this.#sendAll();
@@ -114,7 +116,7 @@ class Receiver {
   async #sendAll(): Promise<void> {
     this.#isSending = true;
     for (let body = this.#waiting.shift(); body !== undefined; body = this.#waiting.shift())
-      this.#told(await this.#send(body));
+      this.#tellResult(await this.#send(body));
     this.#isSending = false;
   }
 
@@ -123,8 +125,7 @@ class Receiver {
     for (let attempt = 1; ; attempt++) {
       const sent = await this.#ask(body);
       if (sent.ok || attempt === attempts) return sent;
-      const { clock } = this.#options;
-      await new Promise<void>((resolve) => void clock.after(waitMs, resolve));
+      await new Promise<void>((resolve) => void this.#clock.after(waitMs, resolve));
       if (this.#isOver) return sent;
       waitMs *= 2;
     }
@@ -132,7 +133,7 @@ class Receiver {
 
   async #ask(body: string): Promise<Result<undefined>> {
     const { url, hmacFile } = this.settings;
-    const { clock } = this.#options;
+    const clock = this.#clock;
     const key = hmacFile === undefined ? undefined : readToken(hmacFile);
     if (key?.ok === false) return fail(`hmac_file ${key.error}`);
     const headers = key === undefined ? {} : signed(body, key.value, Math.floor(clock.now() / 1000));
@@ -143,8 +144,8 @@ class Receiver {
     return status >= 200 && status < 300 ? ok(undefined) : fail(`it answered ${status}`);
   }
 
-  #told(result: Result<undefined>): void {
-    if (!this.#isOver) this.#options.told(new URL(this.settings.url).host, result);
+  #tellResult(result: Result<undefined>): void {
+    if (!this.#isOver) this.#told(new URL(this.settings.url).host, result);
   }
 }
 

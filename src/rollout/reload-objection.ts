@@ -1,4 +1,4 @@
-import type { PendingName } from '../model/rollout.ts';
+import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { counted } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
 import type { RolloutSettings } from './seams.ts';
@@ -8,6 +8,29 @@ type Gating = Pick<RolloutSettings, 'waves' | 'types'> & Partial<RolloutSettings
 /** What an operator may do about a change that is held. */
 export const operations =
   '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
+
+/** Why names are not what upstream says, the strictest first, and what ends that. */
+const reasons: readonly (readonly [masked: MaskReason | undefined, why: string, end: string])[] = [
+  ['rolledBack', 'a rollback holds', 'run "distributary unfreeze"'],
+  ['frozen', 'a freeze holds', 'run "distributary unfreeze"'],
+  ['discarded', 'a change is discarded', 'wait until the control plane sends something else'],
+  ['queued', 'a change waits', `wait until everybody has it, or run ${operations}`],
+  [undefined, 'a change waits', `wait until everybody has it, or run ${operations}`],
+];
+
+/**
+ * Why a reload must not give clients other parameters: with PER_PARAMETERS their sessions are new then, and have nothing
+ * that was released. They would get what waits, or nothing of what was rolled back. Undefined: nothing waits.
+ */
+export function parametersObjection(
+  pending: readonly Pick<PendingName, 'type' | 'masked'>[],
+): string | undefined {
+  const found = reasons.find(([reason]) => pending.some(({ masked }) => masked === reason));
+  if (found === undefined) return undefined;
+  const [reason, why, end] = found;
+  const names = pending.filter(({ masked }) => masked === reason);
+  return `parameters: they cannot change while ${why} (${listed(names)}): ${end}, then send SIGHUP`;
+}
 
 /**
  * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
@@ -21,8 +44,7 @@ export function reloadObjection(
   after: Gating | undefined,
 ): string | undefined {
   const refused = (path: string, why: string): string => {
-    const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
-    const what = `${types}: ${counted(names.length, 'name')}`;
+    const what = listed(names);
     return reason === undefined
       ? `${path}: ${why} while a change waits for canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
       : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
@@ -47,4 +69,9 @@ export function reloadObjection(
     if (added !== undefined) return refused(`${path}.match`, `${added.key}: ${added.value} cannot be added`);
   }
   return undefined;
+}
+
+function listed(names: readonly Pick<PendingName, 'type'>[]): string {
+  const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
+  return `${types}: ${counted(names.length, 'name')}`;
 }

@@ -109,7 +109,7 @@ export class Rollout {
     this.#settling = new Settling(clock, settling, () => this.#look());
     this.#gate(settings);
     const guards = [this.#verdicts, this.#guard];
-    gate.guarding({ stops: (one) => this.#settings !== undefined && guards.some((by) => by.stops(one)) });
+    gate.guarding((one) => this.#settings !== undefined && guards.some((by) => by.stops(one)));
     gate.queueing(
       (name, isRemoved) => (this.#queues && this.#isQueued(name)) || (isRemoved && this.#needed.mayBe(name)),
     );
@@ -403,7 +403,7 @@ export class Rollout {
   #discardHeld(): void {
     if (this.#settings?.onFailure !== 'DISCARD') return;
     const { events, gate } = this.#options;
-    const all = new Map<string, { cause: HoldCause; reason: string; names: PendingName[] }>();
+    const all = new Map<string, { cause: HoldCause; reason: string; parts: PendingName[][] }>();
     const known = [...this.#guard.objections, ...this.#verdicts.restored()];
     for (const row of this.#changes.rows) {
       const { state } = row.judge;
@@ -414,9 +414,10 @@ export class Rollout {
       const atFault = verdictOn(found, row.keys)?.names ?? row.keys;
       const bad = row.names.filter(({ key }) => atFault.has(key));
       this.#verdicts.discard(bad, reason, cause);
-      getOrMake(all, `${cause} ${reason}`, () => ({ cause, reason, names: [] })).names.push(...bad);
+      getOrMake(all, `${cause} ${reason}`, () => ({ cause, reason, parts: [] })).parts.push(bad);
     }
-    for (const { cause, reason, names } of all.values()) {
+    for (const { cause, reason, parts } of all.values()) {
+      const names = parts.flat(); // too many for arguments
       events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
       events.discarded(names, cause, reason);
       const keys = keysOf(names);

@@ -163,7 +163,7 @@ function ofKnown(clients: Sides<readonly ComparedClient[]>): Sides<readonly Comp
 }
 
 /** Undefined: it is not known, or the canaries are compared with it anyway. */
-function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Compared['usual'] {
+function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Sides<Tally> | undefined {
   if (others.length === 0 || !canaries.every(isKnown) || !others.some(isKnown)) return undefined;
   return {
     canaries: sumOf(canaries.map(({ usual }) => usual)),
@@ -172,13 +172,9 @@ function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Compar
 }
 
 /** What both sides do with the change, and what both did before. */
-interface Compared {
-  readonly clients: Sides<readonly ComparedClient[]>;
-  readonly counted: Sides<Tally>;
-  readonly usual: Sides<Tally> | undefined;
-}
+type Compared = ReturnType<typeof comparedOf>;
 
-const comparedOf = (clients: Sides<readonly ComparedClient[]>): Compared => ({
+const comparedOf = (clients: Sides<readonly ComparedClient[]>) => ({
   clients,
   counted: countedOf(clients),
   usual: usualOf(clients),

@@ -19,7 +19,7 @@ import {
 import type { CanaryStream } from './waiting.ts';
 
 /** What traffic says of a change, and how it came to that. */
-export interface TrafficHistory extends TrafficVerdict, Pick<TrafficSettings, 'maxErrorIncrease'> {
+interface TrafficHistory extends TrafficVerdict, Pick<TrafficSettings, 'maxErrorIncrease'> {
   /** The oldest first, at most 60: one for each interval, and the last one. */
   readonly recent: readonly TrafficPoint[];
 }

@@ -1,7 +1,7 @@
 import type { ResourceName } from '../model/brand.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Gate, HeldVariant, PendingChange, PendingName, TransactionGuard } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingChange, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
@@ -26,7 +26,7 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, rea
  * that rejected it may never come back. What an operator has discarded may have been accepted by canaries: judged anew,
  * it would reach everybody.
  */
-export class Verdicts implements TransactionGuard {
+export class Verdicts {
   readonly #gate: Contents;
   readonly #hashOf: HashOf;
   /** From before a restart. */

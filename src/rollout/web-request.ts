@@ -2,6 +2,7 @@ import { type IncomingMessage, request as plainRequest, type RequestOptions } fr
 import { request as tlsRequest } from 'node:https';
 import type { Clock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
+import { redacted } from '../model/text.ts';
 import { readTlsFiles } from '../security/tls-files.ts';
 import { readToken } from '../wire/named-file.ts';
 import { explainError } from '../wire/node-error.ts';
@@ -47,7 +48,6 @@ export interface WebAnswer {
 
 /** A larger body is refused: one sample is short, and reading holds others up. Bytes. */
 const maxBodyBytes = 64 * 1024;
-const redacted = '[redacted]';
 
 /**
  * One HTTP request, on a connection of its own. No redirect is followed. The time is for all of it: files, name,

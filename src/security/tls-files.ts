@@ -34,7 +34,7 @@ export async function readTlsFiles(files: TlsFiles): Promise<Result<TlsMaterial>
   return checked.ok ? checked : fail(`${paths(files).join(', ')}: ${checked.error}`);
 }
 
-export interface TlsFilesWatch {
+interface TlsFilesWatch {
   readonly clock: Clock;
   /** What is in force when the watch begins; undefined: nothing yet. */
   readonly current: TlsMaterial | undefined;

@@ -8,8 +8,8 @@ import { Code } from '../wire/grpc-status.ts';
 import { encodeStatus } from '../wire/responses.ts';
 import { hasService } from './ads/suspicion.ts';
 
-/** What of the configuration decides whether an upstream serves a name. An empty list is the same as none. */
-export interface ClaimOptions {
+/** What an upstream serves, as configured. An empty list is the same as none. */
+export interface Claims {
   /** Claims the xdstp names of these authorities, of every type. */
   readonly authorities: readonly string[];
   /** Claims these types; with `names`, only what both match. */
@@ -20,15 +20,18 @@ export interface ClaimOptions {
   readonly services?: 'DELTA' | 'SOTW';
 }
 
-export const CLAIMS_EVERYTHING: ClaimOptions = { authorities: [], types: [], names: [] };
+export const CLAIMS_EVERYTHING: Claims = { authorities: [], types: [], names: [] };
 
 /**
- * Whether a name, a glob or `*` of a type is served by the upstream that has these options (docs/configuration.md, upstreams).
+ * Whether a name, a glob or `*` of a type is served by the upstream that claims this (docs/configuration.md, upstreams).
  * Without any claim it serves everything. `*` belongs to who may serve any name: names claim it only by the pattern
  * `*`, authorities never (protocol §6: it has none).
  */
-export function claims(options: ClaimOptions, type: TypeUrl, selector: string): boolean {
-  const { authorities, types, names, services } = options;
+export function claims(
+  { authorities, types, names, services }: Claims,
+  type: TypeUrl,
+  selector: string,
+): boolean {
   if (services !== undefined && !hasService(type, services)) return false;
   if (authorities.length > 0) {
     const authority = authorityOf(selector);
@@ -39,7 +42,7 @@ export function claims(options: ClaimOptions, type: TypeUrl, selector: string): 
 }
 
 /** The first upstream that claims a name serves it. */
-export const claimant = <Upstream extends { readonly claims: ClaimOptions }>(
+export const claimant = <Upstream extends { readonly claims: Claims }>(
   upstreams: readonly Upstream[],
   type: TypeUrl,
   selector: string,

@@ -15,7 +15,7 @@ import { VariantSet } from './variant-set.ts';
 type GuardedVariant = Removal & { readonly aliases: readonly string[]; readonly restored: boolean };
 
 /** Times are milliseconds. */
-export interface ShrinkGuardOptions {
+interface ShrinkGuardOptions {
   readonly cache: {
     /** The variants of a type that one holder has. `restored`: its present upstream has not confirmed it. */
     heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;

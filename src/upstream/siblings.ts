@@ -18,7 +18,7 @@ const prefetchedPerTurn = 500;
 const mostListed = 1_000_000;
 
 /** The relay: what is cached, and where to put more. */
-export interface SiblingsSink extends Pick<UpstreamSink, 'apply' | 'changed'> {
+interface SiblingsSink extends Pick<UpstreamSink, 'apply' | 'changed'> {
   /** There is an answer to it in the cache, of whatever age. */
   isAnswered(interest: Interest): boolean;
   /** The name of the upstream that serves a name, a glob or the wildcard. */
@@ -27,7 +27,7 @@ export interface SiblingsSink extends Pick<UpstreamSink, 'apply' | 'changed'> {
   prefetch(interest: Interest): void;
 }
 
-export interface SiblingsOptions {
+interface SiblingsOptions {
   /** Of the upstream in whose place they answer. */
   readonly name: string;
   /** All addresses of a host name are siblings. */

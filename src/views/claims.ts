@@ -1,15 +1,16 @@
 import { resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
-import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
+import { covers, entryId, itemId, type SelectionEntry, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { type Item, withoutBody } from './item.ts';
+import { type Form, type Item, withoutBody } from './item.ts';
 import { type NamedRemoval, OtherParameterSets } from './position.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 const none: readonly never[] = [];
+const plain: Form = { locator: false, parameters: NO_PARAMETERS };
 
 /** What a client says that it has, and is gone, is kept until it may go: so many of them. */
 const mostGone = 1000;
@@ -81,7 +82,7 @@ export class Claims {
   /** `lastSent`: what the client was sent of an item. */
   coveredIn(view: View, lastSent: (id: string) => Value | undefined): Covered {
     const left = new Map(this.#versions);
-    let gone: string[] = [];
+    const gone: RetainedResource[] = [];
     const others = new OtherParameterSets(view, view.head);
     // Its absence is withheld too (protocol §5.10): what says so later must know that the client has it.
     const isOpen = (item: Item): boolean =>
@@ -90,21 +91,21 @@ export class Claims {
       const { spelling, locator, last } = item;
       if (!left.has(spelling) || isOpen(item)) continue;
       left.delete(spelling);
-      if (last.value === 'absent' && !locator) gone.push(spelling);
+      if (last.value === 'absent' && !locator) gone.push(goneWhileAway(view, spelling, plain));
     }
-    if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
-    for (const name of gone) left.delete(name);
+    for (const name of view.collectionsResolved ? removedWhileAway(view, left.keys()) : none) {
+      left.delete(name);
+      for (const form of formsSent(view, name)) gone.push(goneWhileAway(view, name, form));
+    }
     if (view.collectionsResolved) {
       const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));
       for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
     }
     const isCovered = view.collectionsResolved && left.size === 0;
     const rest = isCovered ? undefined : new Claims(left);
-    const all = gone
-      .map((name) => goneWhileAway(view, name))
-      .filter(({ item }) => !isVariant(lastSent(item.id)));
+    const all = gone.filter(({ item }) => !isVariant(lastSent(item.id)));
     if (all.length <= mostGone) return { kept: all, named: none, left: rest };
-    const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
+    const named = all.map(({ item: { id, spelling: name, locator } }) => ({ id, name, locator }));
     return { kept: none, named, left: rest };
   }
 }
@@ -124,27 +125,37 @@ export function bytesOfEarlier(
 function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
   if (!view.selection.hasCollection) return none;
   const shown = new Set(view.items.values().map(({ spelling }) => spelling));
-  return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
+  return [...claimed].filter((name) => !shown.has(name) && collecting(view, name).length > 0);
 }
 
-/** A name that no wildcard or glob covers is ignored. */
-function collects({ type, selection }: View, name: string): boolean {
-  if (selection.hasCollectionSelector(WILDCARD)) return true;
+/** The wildcards and globs that cover a name; where there are none, it is ignored. */
+function collecting({ type, selection }: View, name: string): readonly SelectionEntry[] {
   const canonical = canonicalName(name, type);
-  return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
+  return selection.collectionsOver(canonical.ok ? canonical.value : WILDCARD);
+}
+
+/** By its name, or as a locator's: once for all parameters, because the constraints are not known. */
+function formsSent(view: View, name: string): readonly Form[] {
+  const all = collecting(view, name);
+  const located = all.find(({ locator }) => locator);
+  return [...(all.some(({ locator }) => !locator) ? [plain] : none), ...(located ? [located] : none)];
 }
 
 /** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
-function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
-  const id = itemId(false, NO_PARAMETERS, spelling);
+function goneWhileAway(
+  { type, head, items }: View,
+  spelling: string,
+  { locator, parameters }: Form,
+): RetainedResource {
+  const id = itemId(locator, parameters, spelling);
   const canonical = canonicalName(spelling, type);
   const name = canonical.ok ? canonical.value : resourceName(spelling);
   const item = items.get(id) ?? {
     id,
     name,
     spelling,
-    locator: false,
-    parameters: NO_PARAMETERS,
+    locator,
+    parameters,
     named: false,
     last: { revision: head, value: 'absent', older: undefined },
   };

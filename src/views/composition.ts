@@ -1,5 +1,5 @@
 import { resourceName, type Serial, serial } from '../model/brand.ts';
-import { isVariant, type StoredResourceError } from '../model/catalog.ts';
+import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
@@ -61,7 +61,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     const { item, now, lastSent } = change;
     if (isVariant(now)) addVariant(content, change, now);
     else if (now === 'absent') addAbsence(content, change);
-    content.addErrors(item, now === 'absent' && lastSent !== 'absent');
+    content.addErrors(item, lastSent);
   }
   addDeferred(content);
   content.addRequiredRemovals();
@@ -162,7 +162,7 @@ function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
   let isDue = deferAgain(content) || content.input.firstResponseDue;
   for (const change of changes) {
     isDue = addChange(content, change) || isDue;
-    content.addErrors(change.item, false);
+    content.addErrors(change.item, change.lastSent);
   }
   content.addErrorsOfDeferred();
   return isDue || content.errors.length > 0;
@@ -392,7 +392,11 @@ class ResponseContent {
     this.#postponed.push(() => {
       // By another parameter set, its name or an alias.
       if (this.#others.anyShows(item, before, exactly)) return;
-      this.#write(nameOf(item, before), constrained ? before.constraints : undefined);
+      const name = nameOf(item, before);
+      if (constrained) this.#write(name, before.constraints);
+      // Of what it has from an earlier stream neither body nor constraints are known.
+      else if (before.payload === undefined) this.#writeName(name);
+      else this.#write(name, undefined);
     });
   }
 
@@ -437,7 +441,7 @@ class ResponseContent {
     if (!locator || this.#withErrors.has(spelling) || this.#others.anyOther(item, 'unknown')) return;
     this.#withErrors.add(spelling);
     for (const one of this.input.view.spelled(true, spelling, name))
-      if (one.last.value === 'absent') this.addErrors(one, true);
+      if (one.last.value === 'absent') this.addErrors(one, 'unknown');
   }
 
   /**
@@ -462,8 +466,14 @@ class ResponseContent {
     for (const { id, name, locator } of this.input.mustRemove) {
       if (this.#seen.has(id) || this.deferred.has(id)) continue;
       if (locator) this.addMissing(name);
-      else this.#write(name, undefined);
+      else this.#writeName(name);
     }
+  }
+
+  /** The client may have it by its name or, if that gets constraints, with some. */
+  #writeName(name: string): void {
+    this.#write(name, undefined);
+    if (this.input.encoding.constrained) this.#write(name, UNCONSTRAINED);
   }
 
   #writeRemovals(): void {
@@ -476,10 +486,10 @@ class ResponseContent {
     else this.removedNames.push({ name, constraints: constraints.bytes });
   }
 
-  /** The errors of an item, unless its removal is or was deferred. `isGone`: its absence is new to the subscriber. */
-  addErrors(item: Item, isGone: boolean): void {
+  /** The errors of an item, unless its removal is or was deferred. */
+  addErrors(item: Item, lastSent: Value | undefined): void {
     if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;
-    this.#addNewErrors(item, isGone);
+    this.#addNewErrors(item, lastSent);
   }
 
   /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
@@ -487,12 +497,12 @@ class ResponseContent {
     const { deferredRemovals, view } = this.input;
     for (const id of [...this.#newlyDeferred, ...(deferredRemovals?.keys() ?? [])]) {
       const item = this.deferred.has(id) ? undefined : view.items.get(id);
-      if (item !== undefined) this.#addNewErrors(item, true);
+      if (item !== undefined) this.#addNewErrors(item, deferredRemovals?.get(id)?.variant);
     }
   }
 
   /** The errors that the subscriber has not got yet. */
-  #addNewErrors(item: Item, isGone: boolean): void {
+  #addNewErrors(item: Item, lastSent: Value | undefined): void {
     const { deferredRemovals, errorsSentUpTo, view } = this.input;
     if (errorsSentUpTo === undefined) return;
     const errors = view.resourceErrors(item);
@@ -500,7 +510,7 @@ class ResponseContent {
     if (errors.length === 0) return;
     const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
     for (const error of errors) {
-      const isNew = error.revision[view.access.side] > sent || (isGone && this.#waitsForAbsence(error));
+      const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
       if (!isNew || !this.#maySend(error, item)) continue;
       // Several parameter sets may have it.
       const key = constrainedKey(error.constraints, item.spelling);
@@ -519,6 +529,14 @@ class ResponseContent {
   #maySend(error: StoredResourceError, item: Item): boolean {
     if (!this.#waitsForAbsence(error)) return true;
     return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
+  }
+
+  /** It was kept from the subscriber until now, when the absence of the item is new to it. */
+  #isOwed(error: StoredResourceError, { last }: Item, lastSent: Value | undefined): boolean {
+    if (last.value !== 'absent' || lastSent === 'absent') return false;
+    return (
+      this.#waitsForAbsence(error) || (isVariant(lastSent) && this.input.view.isKeptBeside(lastSent, error))
+    );
   }
 
   #waitsForAbsence({ code }: StoredResourceError): boolean {

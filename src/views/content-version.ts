@@ -2,14 +2,11 @@ import { hash } from 'node:crypto';
 import { isVariant } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Variant } from '../model/resource.ts';
 import type { Encoding } from '../model/subscription.ts';
+import type { OutgoingResource } from '../wire/responses.ts';
 import type { View } from './view.ts';
 
-interface Shown {
-  readonly name: string;
-  readonly variant: Variant;
-}
+type Shown = Pick<OutgoingResource, 'name' | 'variant'>;
 
 /**
  * The version_info of a SotW response: the upstream's, verbatim; where it gives none, a digest of what is visible (protocol

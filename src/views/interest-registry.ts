@@ -3,14 +3,9 @@ import type { TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
+import { isCollection } from '../model/selection.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
-import {
-  type Interest,
-  type InterestContent,
-  interestBytes,
-  type Selector,
-  WILDCARD,
-} from '../model/transaction.ts';
+import { type Interest, type InterestContent, interestBytes, type Selector } from '../model/transaction.ts';
 
 /**
  * Why an interest ends: it was idle for too long or upstream no longer updates it, the cache is full, or the resource
@@ -145,9 +140,9 @@ export class InterestRegistry {
     if (this.#entry(interest) === entry) this.#options.interests.markIdle(entry.interest);
   }
 
-  /** Ends the least recently used idle interest; false if there is none. */
-  evict(): boolean {
-    return this.#idleWithContent.evict() || this.#justLeft.evict();
+  /** Ends the least recently used idle interest; undefined: there is none. */
+  evict(): Interest | undefined {
+    return this.#idleWithContent.evict() ?? this.#justLeft.evict();
   }
 
   /** Nobody subscribes to it now, and it has not ended. */
@@ -231,7 +226,7 @@ class IdleCache {
     const isTaken = size <= room;
     if (isTaken) this.#cache.set(entry, entry, { size });
     this.#most = Math.max(this.#most, this.#cache.size);
-    while (this.#cache.calculatedSize > room && this.evict());
+    while (this.#cache.calculatedSize > room && this.evict() !== undefined);
     if (isTaken) this.#schedule();
     else this.#evicted(entry);
   }
@@ -241,9 +236,9 @@ class IdleCache {
     this.#cache.delete(entry);
   }
 
-  /** Ends the least recently used one; false if there is none. */
-  evict(): boolean {
-    return this.#cache.pop() !== undefined;
+  /** Ends the least recently used one; undefined: there is none. */
+  evict(): Interest | undefined {
+    return this.#cache.pop()?.interest;
   }
 
   stop(): void {
@@ -294,8 +289,8 @@ class IdleCache {
     for (let next = this.#next; next !== undefined && left > 0; next = this.#next) {
       if (this.#cache.getRemainingTTL(next) > 0) break;
       this.#cache.delete(next);
-      // All names of the type are looked through for the end of a wildcard.
-      left -= next.interest.selector === WILDCARD ? left : 1;
+      // All names are looked through for the end of a wildcard or glob.
+      left -= isCollection(next.interest.selector) ? left : 1;
       this.#over(next);
     }
     if (this.#cache.size === 0 && this.#most > large) this.#clear();

@@ -1,8 +1,8 @@
 import { type ResourceName, revision, type TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { UNCONSTRAINED } from '../model/constraints.ts';
-import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import type { SelectionEntry } from '../model/selection.ts';
 import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
 
 /** What was visible from a revision on. */
@@ -13,10 +13,7 @@ interface HistoryEntry {
 }
 
 /** How something is subscribed: by a plain name or a locator, and for which parameters. */
-export interface Form {
-  readonly locator: boolean;
-  readonly parameters: Parameters;
-}
+export type Form = Pick<SelectionEntry, 'locator' | 'parameters'>;
 
 /** Whether what both show of a name is one item. Of plain names all do, whatever their parameters. */
 export const areOne = (a: Form, b: Form): boolean =>

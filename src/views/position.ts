@@ -527,11 +527,6 @@ export function* itemsOf(
 
 type MovedItem = Pick<Item, 'id' | 'parameters'>;
 
-interface MovedLocator {
-  readonly from: SelectionEntry;
-  readonly to: Parameters;
-}
-
 /**
  * Locators whose parameters have changed, though the client sent the same locators: a trusted rule overrides them, and
  * the node or the rules have changed. Locators that had equal parameters may have different ones now. Returns the items of
@@ -557,7 +552,10 @@ function movedLocators(from: Selection, now: Selection): (item: Item) => readonl
 
 const collectionKey = (parameters: Parameters, selector: Selector): string => `${parameters.id} ${selector}`;
 
-function movedIn(before: Selection, now: Selection): readonly MovedLocator[] {
+function movedIn(
+  before: Selection,
+  now: Selection,
+): readonly { readonly from: SelectionEntry; readonly to: Parameters }[] {
   const ended = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
   if (ended.length === 0) return none;
   const parameters = new Map<string, Parameters>();
@@ -599,7 +597,7 @@ export function answersIn(
   for (const [id, selected] of owed) {
     const { selector: name, spelling, locator } = selected;
     const isCollected = answered !== undefined && isCollection(name);
-    const state = isCollected ? collectionState(view, id, answered) : nameState(view, id, selected);
+    const state = isCollected ? collectionState(view, id, answered.filled) : nameState(view, id, selected);
     // As a locator it is withheld while other parameter sets are unknown (protocol §5.10).
     const waits = isCollected
       ? locator && answered.waiting.has(name)
@@ -630,7 +628,7 @@ export function unknownIn(view: View, ids: ReadonlySet<string>): SelectionEntry[
 
 type State = 'present' | 'absent' | 'unknown';
 
-function collectionState(view: View, id: string, { filled }: AnsweredCollections): State {
+function collectionState(view: View, id: string, filled: ReadonlySet<SelectionEntry>): State {
   const collection = view.selection.entries.get(id);
   if (collection === undefined) return 'present'; // unsubscribed in the meantime: nothing needs to be said
   if (!view.isResolved(collection)) return 'unknown';
@@ -648,14 +646,8 @@ function nameState(view: View, id: string, selected: SelectionEntry): State {
   return covering.length > 0 ? 'absent' : 'present';
 }
 
-interface AnsweredCollections {
-  /** The wildcards and globs that show something. */
-  readonly filled: ReadonlySet<SelectionEntry>;
-  /** Those that are not answered, by locators. */
-  readonly waiting: ReadonlySet<Selector>;
-}
-
-export function answeredIn(view: View): AnsweredCollections {
+/** `filled`: the wildcards and globs that show something. `waiting`: those that are not answered, by locators. */
+export function answeredIn(view: View) {
   const { selection } = view;
   const filled = getOrMake(filledAtHead, view.atHead, () => filledIn(view));
   const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));

@@ -1,19 +1,12 @@
-import type { Serial } from '../model/brand.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding, ResendItems, Response } from '../model/subscription.ts';
 import type { Item } from './item.ts';
 
 /** What is known of a response after it was answered. */
-export interface ResponseHeader {
-  readonly serial: Serial;
-  readonly nonce: string;
-  readonly version: string;
+export interface ResponseHeader
+  extends Pick<Response, 'serial' | 'nonce' | 'version' | 'resources' | 'receivedAt'> {
   /** SotW: what is missing from it is deleted (protocol §3.7). */
   readonly complete: boolean;
-  /** How many resources are in it. */
-  readonly resources: number;
-  /** As in `Response`. */
-  readonly receivedAt: number | undefined;
 }
 
 /** What a response changes at the client, without its bytes: kept until the client has answered it. */
@@ -88,17 +81,12 @@ export interface RetainedResource {
   readonly isHeartbeat?: true;
 }
 
-interface KnownStep {
-  readonly step: CursorStep;
-  readonly composed: Composed;
-}
-
 /**
  * The encoded responses that lead to a view's head, one for each step. Few steps are in use at a time, and most clients
  * need the newest, so a list is quicker than keys.
  */
 export class SharedResponses {
-  #known: KnownStep[] = [];
+  #known: { readonly step: CursorStep; readonly composed: Composed }[] = [];
   readonly #whole = new Map<Encoding, EncodedResponse>();
 
   /** A response for this step, with a nonce above `lastSerial`: a stream's nonces grow. */
@@ -116,10 +104,10 @@ export class SharedResponses {
   add(step: CursorStep, composed: Composed): void {
     const known = this.#known.filter((each) => !sameStep(each.step, step));
     known.push({ step, composed });
-    let bytes = known.reduce((total, each) => total + bytesOf(each), 0);
+    let bytes = known.reduce((total, each) => total + bytesOf(each.composed), 0);
     // Streams that stall at many different revisions must not make this long, or large.
     while (known.length > maxShared || (known.length > 1 && bytes > maxSharedBytes))
-      bytes -= bytesOf(known.shift());
+      bytes -= bytesOf(known.shift()?.composed);
     this.#known = known;
   }
 
@@ -151,7 +139,7 @@ export class SharedResponses {
 const maxShared = 64;
 const maxSharedBytes = 16 << 20;
 
-const bytesOf = (known: KnownStep | undefined): number => known?.composed.response?.bytes.length ?? 0;
+const bytesOf = (composed: Composed | undefined): number => composed?.response?.bytes.length ?? 0;
 
 function sameStep(a: CursorStep, b: CursorStep): boolean {
   return (

@@ -16,6 +16,7 @@ import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { isGlob } from '../model/xdstp.ts';
+import { Code } from '../wire/grpc-status.ts';
 import { referencesOf } from '../wire/references.ts';
 import {
   areOne,
@@ -407,11 +408,27 @@ export class View {
     return this.#unknownAgain.union(new Set(members));
   }
 
+  resourceErrors(item: Item): readonly StoredResourceError[] {
+    const errors = this.#errorsFor(item);
+    const { value } = item.last;
+    if (errors.length === 0 || !isVariant(value)) return errors;
+    return errors.filter((error) => !this.isKeptBeside(value, error));
+  }
+
+  /**
+   * Who has a resource is not told beside it that the name does not exist, but when it has gone (protocol §8.2). Where
+   * absence does not delete, nothing else would tell a SotW client that upstream does not have this one any more.
+   */
+  isKeptBeside(shown: Variant, { code, name, constraints }: StoredResourceError): boolean {
+    const isOfThis = name === shown.name && constraints.key === shown.constraints.key;
+    return code === Code.NOT_FOUND && (this.complete || !isOfThis);
+  }
+
   /**
    * An error that upstream sent for a name goes to subscribers of the name, or of a glob that covers it, not of the
    * wildcard. The errors of a resource that exists, but not for these clients, are not for them either.
    */
-  resourceErrors(item: Item): readonly StoredResourceError[] {
+  #errorsFor(item: Item): readonly StoredResourceError[] {
     const { name, parameters, named } = item;
     if (!this.#allows(name)) return none;
     if (named) return this.#errorsOf(name, parameters);

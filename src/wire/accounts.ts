@@ -18,17 +18,6 @@ export interface AccountBounds {
   readonly changesPerSecond: number;
 }
 
-/** What an account has, for the status page and for metrics. */
-export interface AccountFigures {
-  readonly key: string;
-  readonly connections: number;
-  readonly streams: number;
-  readonly heldBytes: number;
-  /** Milliseconds of work in a second, of late. */
-  readonly workPerSecond: number;
-  readonly waits: boolean;
-}
-
 /** Of what a peer may have only so many at once: connections, streams, and kinds of calls. */
 export type Place = string;
 
@@ -46,7 +35,7 @@ const allTurnsMs = 20;
 const aloneMs = 1000;
 /** So many seconds of its rate a peer may use at once. */
 const burstSeconds = 2;
-/** What `AccountFigures` calls of late, in milliseconds. */
+/** What `figures` calls of late, in milliseconds. */
 const recentMs = 5000;
 /**
  * Of all peers together. A peer may have as many as there are places left: a region's 20,000 streams that come back at
@@ -145,7 +134,7 @@ export class Accounts {
   }
 
   /** The heaviest first: by work, then by bytes. */
-  heaviest(count: number): readonly AccountFigures[] {
+  heaviest(count: number) {
     return [...this.#accounts.values()]
       .map((account) => account.figures())
       .toSorted((a, b) => b.workPerSecond - a.workPerSecond || b.heldBytes - a.heldBytes)
@@ -438,7 +427,8 @@ export class Account implements Payer {
     return this.#waiting.size + this.#unread.size > 0;
   }
 
-  figures(): AccountFigures {
+  /** For the status page. `workPerSecond`: milliseconds of work in a second, of late. */
+  figures() {
     this.#recover(this.#clock.monotonic());
     return {
       key: this.key,

@@ -9,6 +9,8 @@ const leastPieceBytes = 64;
 /** So many may be of any size. */
 const freePieces = 10_000;
 const firstRoom = 4096;
+/** What a client sends after it was refused is thrown away, so that it reads the answer; but not without end. */
+export const mostDiscarded = 16 << 20;
 
 export const tooSmallMessage = `it comes in pieces of less than ${leastPieceBytes} bytes: send it in fewer pieces`;
 
@@ -39,6 +41,11 @@ export class BodyPieces {
   /** Nobody sends so many pieces for so few bytes who does not mean to cost much. */
   get areTooSmall(): boolean {
     return this.#pieces > freePieces + this.#bytes / leastPieceBytes;
+  }
+
+  /** It is thrown away, and will be for too long. */
+  get areTooMany(): boolean {
+    return this.#bytes > mostDiscarded || this.areTooSmall;
   }
 
   /** All that has come. */

@@ -50,7 +50,7 @@ export interface ListenerOptions {
   readonly random?: () => number;
   /** A larger request is refused. */
   readonly maxRequestBytes: number;
-  /** Asked for each connection, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
+  /** Asked for each connection, again and again, in milliseconds: how old it may become, give or take a tenth. Undefined: any age. */
   readonly maxConnectionAge?: () => number | undefined;
   /** Milliseconds, asked for when `ca` loses an authority: over so long the connections end that it vouched for. */
   readonly reviewTime?: () => number;
@@ -161,8 +161,12 @@ export class ClientConnections {
     this.#checks = new Sweep(clock, idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
       for (const [session, connection] of this.#sessions) {
-        if (session.destroyed) connection.cutSoon();
-        else this.#endInTime(session, connection);
+        if (session.destroyed) {
+          connection.cutSoon();
+          continue;
+        }
+        this.#limitAge(session, connection);
+        this.#endInTime(session, connection);
       }
       return this.#sessions.size > 0;
     });
@@ -296,7 +300,7 @@ export class ClientConnections {
 
   /** HTTP is spoken on it from now on. A text says why it must not be. */
   opened(session: ClientSession, socket: Socket | undefined): string | undefined {
-    const { maxConnectionAge, bounds } = this.#options;
+    const { bounds } = this.#options;
     const unixPath = this.#unixPath;
     const certificate = verifiedCertificate(socket);
     const client = certificate && this.#acceptedClient(certificate, socket);
@@ -305,9 +309,7 @@ export class ClientConnections {
       session.destroy();
       return undefined;
     }
-    // There is no other replica behind a Unix socket.
-    const oldest = unixPath === undefined ? maxConnectionAge?.() : undefined;
-    const calls = oldest === undefined && client === undefined ? undefined : new Set<ServerStream>();
+    const calls = unixPath !== undefined && client === undefined ? undefined : new Set<ServerStream>();
     const connection = new ClientConnection(
       socket,
       this.#arrivalOf(socket),
@@ -327,7 +329,7 @@ export class ClientConnections {
       connection.ended();
     });
     if (this.#draining) session.close();
-    else if (oldest !== undefined) this.#limitAge(session, connection, oldest);
+    else this.#limitAge(session, connection);
     this.#endInTime(session, connection);
     return undefined;
   }
@@ -360,10 +362,21 @@ export class ClientConnections {
     return !this.#fresh.has(this.#unixPath ?? remoteAddress ?? '');
   }
 
-  /** Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). */
-  #limitAge(session: ClientSession, connection: ClientConnection, oldest: number): void {
+  /**
+   * Clients connect again, and so spread over replicas that were added later (xds.max_connection_age). Where a reload makes
+   * many too old, they end one after the other.
+   */
+  #limitAge(session: ClientSession, connection: ClientConnection): void {
+    // There is no other replica behind a Unix socket.
+    const oldest = this.#unixPath === undefined ? this.#options.maxConnectionAge?.() : undefined;
+    if (oldest === connection.oldest || connection.isEnding) return;
+    connection.oldest = oldest;
+    connection.timer?.cancel();
+    if (oldest === undefined) return;
+    const jitter = 0.2 * oldest * this.#random();
+    const left = 0.9 * oldest + connection.openedAt - this.#clock.monotonic();
     const grace = Math.min(longestGraceMs, oldest / 10);
-    connection.timer = this.#clock.after(oldest * (0.9 + 0.2 * this.#random()), () =>
+    connection.timer = this.#clock.after(Math.max(0, left) + jitter, () =>
       this.#retire(session, connection, tooOld, grace),
     );
   }
@@ -451,6 +464,10 @@ export class ClientConnection implements Peer {
   timer: Timer | undefined;
   /** `timer` is its end: nothing else may take its place. */
   isEnding = false;
+  /** By `Clock.monotonic()`. */
+  readonly openedAt: number;
+  /** Of `maxConnectionAge`: `timer` is for that. */
+  oldest: number | undefined;
   /** When its certificate ends, by the clock. */
   readonly validUntil: number | undefined;
   readonly #socket: Socket | undefined;
@@ -485,7 +502,8 @@ export class ClientConnection implements Peer {
     this.#socket = socket;
     this.validUntil = client?.validUntil;
     this.#clock = clock;
-    this.#idleSince = clock.monotonic();
+    this.openedAt = clock.monotonic();
+    this.#idleSince = this.openedAt;
   }
 
   /** Verified, and read anew for each call. */

@@ -161,7 +161,7 @@ export interface AuxiliaryService {
   readonly refusal?: (peer: Peer) => GrpcStatus | undefined;
 }
 
-export interface ConnectPathsOptions {
+interface ConnectPathsOptions {
   readonly clock: Clock;
   /** How long a client may take to finish a request, or to read an answer. */
   readonly stalledMilliseconds: () => number;
@@ -384,7 +384,7 @@ function withoutQuery(path: string): string {
 }
 
 /** From the message of a unary call to the frame of its answer. It costs less than to have the call wait. */
-export type AnswerAtOnce = (request: Buffer) => Result<Buffer, GrpcStatus>;
+type AnswerAtOnce = (request: Buffer) => Result<Buffer, GrpcStatus>;
 
 const protobuf = /^application\/grpc(?:\+proto)?(?:;|$)/i;
 const done: GrpcStatus = { code: GrpcCode.OK, message: '' };

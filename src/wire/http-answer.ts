@@ -1,3 +1,4 @@
+import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 
 /** A whole answer over HTTP. */
@@ -41,9 +42,32 @@ export function refusal(
   return problem(status, codeName(code).toLowerCase(), message, headers);
 }
 
+/** Why a body is not read: it is compressed. */
+export function compressed({
+  'content-encoding': encoding = 'identity',
+}: IncomingHttpHeaders): HttpAnswer | undefined {
+  if (encoding === 'identity') return undefined;
+  const message = `content-encoding ${encoding} is not supported here: send requests uncompressed`;
+  return problem(415, 'unimplemented', message, { 'accept-encoding': 'identity' });
+}
+
 export function jsonAnswer(
   body: string | Buffer,
   headers: Readonly<Record<string, string>> = {},
 ): HttpAnswer {
   return { status: 200, type: json, body, headers };
+}
+
+/**
+ * Over HTTP/1.1 the connection may end with the answer. Many clients send all of a body before they read: to them a
+ * connection that ends meanwhile is an error without a status.
+ */
+export function endAfter(response: ServerResponse, body: string | Buffer): void {
+  const { req: request } = response;
+  if (request.complete) {
+    response.end(body);
+    return;
+  }
+  response.write(body);
+  request.once('end', () => response.end());
 }

@@ -11,18 +11,18 @@ import { type Clock, Sweep } from '../model/clock.ts';
 import type { Result } from '../model/result.ts';
 import { tooMuchWaits } from './accounts.ts';
 import type { Address } from './address.ts';
-import { BodyPieces, pieceMs, tooSmallMessage } from './body-pieces.ts';
+import { BodyPieces, mostDiscarded, pieceMs, tooSmallMessage } from './body-pieces.ts';
 import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
-import { type HttpAnswer, problem, refusal } from './http-answer.ts';
+import { endAfter, type HttpAnswer, problem, refusal } from './http-answer.ts';
 import { handshakeTimeoutMs, largestPiece, sessionOptions } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { ignoreError, isDisconnect } from './node-error.ts';
 import type { ClientSession } from './peer.ts';
 import type { FaultReason, Peer, RefusedReason } from './server-stream.ts';
 
-export interface HttpServerOptions extends ListenerOptions {
+interface HttpServerOptions extends ListenerOptions {
   /** An answer refuses a request before its body is read. */
   readonly route: (head: HttpHead) => HttpHandler | HttpAnswer;
   /** Milliseconds: how long a request may take to arrive, and an answer to be read. */
@@ -182,7 +182,8 @@ export class HttpServer extends Listener {
   }
 }
 
-function pathOf(url: string): string {
+/** Without the query. */
+export function pathOf(url: string): string {
   const target = url.startsWith('/') ? url : (URL.parse(url)?.pathname ?? url);
   const query = target.indexOf('?');
   return query < 0 ? target : target.slice(0, query);
@@ -289,9 +290,6 @@ export type HttpHandler = (body: Charged, answered: (answer: HttpAnswer) => void
 type Request = IncomingMessage | Http2ServerRequest;
 type Response = ServerResponse | Http2ServerResponse;
 
-/** What a client sends after it was refused is thrown away, so that it reads the answer; but not without end. */
-const mostDiscarded = 16 << 20;
-
 /** One request and its answer, over either version of HTTP. */
 class HttpExchange implements Gatherer {
   readonly head: HttpHead;
@@ -359,7 +357,7 @@ class HttpExchange implements Gatherer {
     const response = this.#response;
     const size = Buffer.byteLength(body);
     if (size <= largestPiece) {
-      if (response instanceof ServerResponse && isAfterRequest) endAfter(this.#request, response, body);
+      if (response instanceof ServerResponse && isAfterRequest) endAfter(response, body);
       else response.end(body);
       this.#keep(response.writableLength);
       return;
@@ -415,7 +413,7 @@ class HttpExchange implements Gatherer {
     this.peer.account.spent(pieceMs);
     if (this.#answered) {
       body.skip(chunk);
-      if (body.bytes > mostDiscarded || body.areTooSmall) this.#destroy();
+      if (body.areTooMany) this.#destroy();
       return;
     }
     const { maxRequestBytes, halfSent } = this.#owner;
@@ -497,17 +495,4 @@ class HttpExchange implements Gatherer {
     this.#answered = true;
     this.#cancel?.();
   }
-}
-
-/**
- * Over HTTP/1.1 the connection may end with the answer. Many clients send all of a body before they read: to them a
- * connection that ends meanwhile is an error without a status.
- */
-function endAfter(request: Request, response: ServerResponse, body: string | Buffer): void {
-  if (request.complete) {
-    response.end(body);
-    return;
-  }
-  response.write(body);
-  request.once('end', () => response.end());
 }

@@ -31,7 +31,7 @@ export function jsonFaults(
   return [...faultsIn(desc, json, message).take(mostFaults)];
 
   function* faultsIn(desc: DescMessage, json: JsonValue, message: string): Faults {
-    if (!isObject(json)) yield { path: [], message: hinted(desc, json, message) };
+    if (!isJsonObject(json)) yield { path: [], message: hinted(desc, json, message) };
     else if (desc.typeName === 'google.protobuf.Any') yield* faultsInAny(json, message);
     else yield* faultsInFields(desc, json, message);
   }
@@ -98,7 +98,7 @@ function hinted(desc: DescMessage, json: JsonValue, message: string): string {
 function* parts(kind: string | undefined, value: JsonValue): Generator<[JsonPath, JsonValue]> {
   if (kind === 'list' && Array.isArray(value)) {
     for (const [index, element] of value.entries()) yield [[index], element];
-  } else if (kind === 'map' && isObject(value)) {
+  } else if (kind === 'map' && isJsonObject(value)) {
     for (const [key, element] of Object.entries(value)) yield [[key], element];
   } else if (kind === 'message') {
     yield [[], value];
@@ -118,6 +118,6 @@ export function isJsonValue(value: unknown, depth = 0): value is JsonValue {
   return value === null || ['string', 'number', 'boolean'].includes(typeof value);
 }
 
-function isObject(json: JsonValue): json is { [key: string]: JsonValue } {
+export function isJsonObject(json: JsonValue | undefined): json is JsonObject {
   return typeof json === 'object' && json !== null && !Array.isArray(json);
 }

@@ -37,6 +37,7 @@ const meanings: ReadonlyMap<string, string> = new Map([
     'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED',
     'the other end requires a client certificate, and none was sent',
   ],
+  ['HPE_INVALID_CONSTANT', 'the other end does not speak HTTP/1.1'],
   ['CERT_HAS_EXPIRED', 'the certificate has expired'],
   ['CERT_NOT_YET_VALID', 'the certificate is not valid yet'],
   ['DEPTH_ZERO_SELF_SIGNED_CERT', 'the certificate is self-signed and not trusted'],
@@ -66,8 +67,9 @@ export function explainError(error: unknown): string {
  * what the other end says; its first words differ with the version of TLS.
  */
 function tlsReason(said: string): string | undefined {
-  const reason = /^[\dA-F]+:error:[\dA-F]+:[^:]*:[^:]*:([^:]+):/.exec(said)?.[1];
+  const reason = /^(?:write EPROTO )?[\dA-F]+:error:[\dA-F]+:[^:]*:[^:]*:([^:]+):/.exec(said)?.[1];
   if (reason === undefined) return undefined;
+  if (reason === 'wrong version number') return meanings.get('ERR_SSL_WRONG_VERSION_NUMBER');
   const alert = /^\S+ alert (.*)$/.exec(reason)?.[1];
   if (alert === undefined) return `TLS: ${reason}`;
   if (alert === 'certificate required') return meanings.get('ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED');

@@ -2,7 +2,7 @@ import { isUtf8 } from 'node:buffer';
 import { MetadataSchema } from '../gen/envoy/config/core/v3/base_pb.ts';
 import { StatusSchema } from '../gen/google/rpc/status_pb.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
-import type { ResourceError } from '../model/transaction.ts';
+import type { Put, ResourceError } from '../model/transaction.ts';
 import { isKnownType } from '../model/types.ts';
 import { bytesTag, checkMessage, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import { typeUrlAt } from './requests.ts';
@@ -64,17 +64,15 @@ export interface IncomingResponse {
 type UnreadableResponse = Pick<IncomingResponse, 'typeUrl' | 'nonce'> & { readonly reason: string };
 
 /** One resource of a response (protocol §1). Byte fields are views. */
-export interface IncomingResource extends IncomingName {
+export interface IncomingResource
+  extends IncomingName,
+    Pick<Put, 'aliases' | 'ttlMilliseconds' | 'doNotCache' | 'metadata'> {
   /** Empty in SotW, unless a Resource around it gives one. */
   readonly version: string;
   /** The encoded Any; undefined if the Resource has no body. */
   readonly any: Buffer | undefined;
   /** The Any's type_url; empty without a body. */
   readonly anyType: string;
-  readonly aliases: readonly string[];
-  readonly ttlMilliseconds: number | undefined;
-  readonly doNotCache: boolean;
-  readonly metadata: Uint8Array | undefined;
 }
 
 const none: readonly never[] = [];

@@ -37,7 +37,7 @@ export type RemovedName = IncomingName;
 /** A resource_errors entry. */
 export type OutgoingError = Pick<IncomingError, 'name' | 'constraints' | 'status'>;
 
-export interface SotwResponse {
+interface SotwResponse {
   readonly type: TypeUrl;
   readonly version: string;
   readonly nonce: string;

@@ -82,7 +82,7 @@ export class DrawnKeys implements TicketKeys {
  * decrypt one. The answer: 0 for no ticket or not accepted, 1, or 2 for accepted and to be replaced; the keys of HMAC and
  * AES; for a new ticket its name and vector.
  */
-export type TicketKeyCallback = (
+type TicketKeyCallback = (
   name: Uint8Array,
   vector: Uint8Array,
   encrypts: boolean,

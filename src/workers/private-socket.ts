@@ -95,7 +95,6 @@ function listener(routes: (router: ConnectRouter) => void, failed: Failed) {
     const { url = '/' } = request;
     const handler = handlers.get(url);
     if (handler === undefined) {
-      request.resume();
       respond(response, problem(404, 'not_found', `there is no ${url} here`));
       return;
     }

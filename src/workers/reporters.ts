@@ -167,21 +167,14 @@ const tellAnswersMs = 500;
 
 type Change = Pick<Message<'answers'>, 'type' | 'name' | 'content' | 'gone'>;
 
-/** Counted up with each answer. */
-interface Said {
-  accepted: number;
-  rejected: number;
-  tookMs: number | undefined;
-}
-
 /** Tells the primary, which keeps the history, what the clients of this worker say to changes. */
 export class AnswerReporter {
   readonly #clock: Clock;
   readonly #send: (message: ToPrimary) => void;
   /** By when the commit arrived. */
   readonly #changes = new Map<number, Change>();
-  /** Since the primary was told. */
-  readonly #news = new Map<Change, Said>();
+  /** Since the primary was told: counted up with each answer. */
+  readonly #news = new Map<Change, { accepted: number; rejected: number; tookMs: number | undefined }>();
 
   constructor(clock: Clock, send: (message: ToPrimary) => void) {
     this.#clock = clock;

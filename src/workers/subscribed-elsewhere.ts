@@ -20,8 +20,8 @@ interface Reporting {
   readonly node: string;
   /** By `Clock.monotonic()`: the last time. */
   reportedAt: number;
-  /** In other workers, as far as it is known. */
-  upstreams: Upstreams;
+  /** In other workers; undefined: nobody has answered yet. */
+  upstreams: Upstreams | undefined;
 }
 
 /**
@@ -35,7 +35,7 @@ export class SubscribedElsewhere {
   /** By the stream that reports: those whose node was asked about last are the last. */
   readonly #streams = new Map<string, Reporting>();
   /** By node, of these streams: a client that comes back is known already. */
-  #known = new Map<string, Upstreams>();
+  #known = new Map<string, Upstreams | undefined>();
   readonly #soon: Sweep;
   readonly #again: Sweep;
   #looks = 0;
@@ -54,12 +54,15 @@ export class SubscribedElsewhere {
     this.#again = new Sweep(clock, againMs, () => this.#look(++this.#looks % rarely === 0));
   }
 
-  /** Names of upstreams of which this node, the last one of its stream, has subscriptions in other workers, as far as it is known. */
-  of(node: string, stream: string): Upstreams {
+  /**
+   * Names of upstreams of which this node, the last one of its stream, has subscriptions in other workers. Undefined: that is
+   * not known yet.
+   */
+  of(node: string, stream: string): Upstreams | undefined {
     const reportedAt = this.#clock.monotonic();
     const known = this.#streams.get(stream);
     if (known?.node !== node) {
-      const upstreams = this.#known.get(node) ?? nothing;
+      const upstreams = this.#known.get(node);
       this.#streams.set(stream, { node, reportedAt, upstreams });
       this.#soon.start();
       return upstreams;
@@ -83,7 +86,7 @@ export class SubscribedElsewhere {
     const asked = new Set<string>();
     for (const [stream, one] of [...this.#streams]) {
       if (asked.size >= mostAsked) break;
-      if (!isAboutAll && one.upstreams.size > 0) continue;
+      if (!isAboutAll && (one.upstreams ?? nothing).size > 0) continue;
       asked.add(one.node);
       this.#streams.delete(stream);
       this.#streams.set(stream, one);
@@ -94,23 +97,20 @@ export class SubscribedElsewhere {
   /** A primary that does not answer is asked again. */
   async #askAbout(nodes: string[]): Promise<void> {
     this.#isAsking = true;
-    try {
-      this.#heard(nodes, await this.#ask(nodes));
-    } catch {
-      // What was known stays.
-    } finally {
-      this.#isAsking = false;
-    }
+    const found = await this.#ask(nodes).catch(() => undefined);
+    this.#isAsking = false;
+    this.#heard(nodes, found);
   }
 
-  #heard(asked: readonly string[], found: readonly NodeSubscriptions[]): void {
-    const upstreamsOf = new Map(found.map((one) => [one.node, new Set(one.upstreams)]));
+  /** `found`: undefined if there was no answer. Then what was known stays, and nobody waits longer. */
+  #heard(asked: readonly string[], found: readonly NodeSubscriptions[] | undefined): void {
+    const upstreamsOf = found && new Map(found.map((one) => [one.node, new Set(one.upstreams)]));
     let isChanged = false;
     const nodes = new Set(asked);
     for (const one of this.#streams.values()) {
       if (!nodes.has(one.node)) continue;
-      const upstreams = upstreamsOf.get(one.node) ?? nothing;
-      if (one.upstreams.symmetricDifference(upstreams).size === 0) continue;
+      const upstreams = (upstreamsOf === undefined ? one.upstreams : upstreamsOf.get(one.node)) ?? nothing;
+      if (one.upstreams?.symmetricDifference(upstreams).size === 0) continue;
       one.upstreams = upstreams;
       this.#known.set(one.node, upstreams);
       isChanged = true;

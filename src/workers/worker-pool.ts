@@ -571,15 +571,17 @@ const isOfLoad = ({ name }: Series): boolean => name.startsWith('distributary_lo
 const feedHistogram = 'distributary_worker_feed_seconds';
 
 /**
- * The primary's series as the relay shows them. The primary's streams are those of its workers, which are no clients. How
- * long an update takes to a worker is a histogram of its own.
+ * The primary's series as the relay shows them. The primary's streams are those of its workers, which are no clients: its
+ * gauges of clients say 0. How long an update takes to a worker is a histogram of its own.
  */
 export function primarySeries(list: readonly Series[]): readonly Series[] {
   return list.flatMap((series) => {
     if (series.name === 'distributary_propagation_seconds') return asFeedHistogram(series);
     // Upstream sessions that were refused are the clients', too. Of load reports each process counts its own part.
     if (series.name === 'distributary_downstream_rejected_total' || isOfLoad(series)) return series;
-    return isOfClients(series) ? [] : series;
+    if (!isOfClients(series)) return series;
+    // Of a type or service that no worker has.
+    return series.type === 'gauge' ? withZeros(series) : [];
   });
 }
 
@@ -605,6 +607,11 @@ function isOfClients(series: Series): boolean {
   const { name } = series;
   return name.startsWith('distributary_downstream_') || ofClients.has(name) || isOfLoad(series);
 }
+
+const withZeros = (series: Series): Series => ({
+  ...series,
+  values: series.values.map((one) => ({ ...one, value: 0 })),
+});
 
 function withWorkerLabel(series: Series, number: number): Series {
   const values = series.values.map((value) => ({ ...value, labels: { ...value.labels, worker: number } }));

@@ -4,7 +4,7 @@ import { formatHostPort } from '../wire/address.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 
 /** Where a listener of the workers listens, now and later. */
-export interface WorkerPort {
+interface WorkerPort {
   readonly port: number;
   /** Each worker listens by itself (SO_REUSEPORT); else all of them through the primary. */
   readonly shared: boolean;

@@ -40,7 +40,7 @@ export interface WorkerHandler {
   ended(how: string): void;
 }
 
-export interface WorkerSlotOptions {
+interface WorkerSlotOptions {
   /** From 1. */
   readonly number: number;
   /** Where its process answers. */
@@ -236,7 +236,7 @@ export class WorkerSlot implements WorkerHandler {
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {
       worker: process.id,
-      pid: process.pid,
+      worker_pid: process.pid,
       reason: this.lastError,
       milliseconds: Math.round(wait),
     });

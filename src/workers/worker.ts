@@ -267,9 +267,10 @@ export class Worker {
         clientRoutes(router, clients, () => clients.status(), failed);
         router.service(WorkerService, {
           clientStatus: clientStatusBy((query) => this.#clientStatus(query)),
-          subscribedUpstreams: ({ nodes }) => ({
-            subscribed: nodes.map(subscriptionsOf).filter(({ upstreams }) => upstreams.length > 0),
-          }),
+          subscribedUpstreams: async ({ nodes }) => {
+            await core.subscribedUpstreams.looked();
+            return { subscribed: nodes.map(subscriptionsOf).filter(({ upstreams }) => upstreams.length > 0) };
+          },
           series: async () => ({ value: JSON.stringify(await core.series()) }),
           counters: () => ({ value: JSON.stringify(core.counters()) }),
         });

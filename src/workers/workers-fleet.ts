@@ -21,14 +21,14 @@ const recheckMs = 50;
 const longestMoveMs = 5000;
 
 /** The workers, as a rollout needs them. */
-export interface ReportingWorkers {
+interface ReportingWorkers {
   tell(message: Message<'waiting' | 'canaries'>): void;
   /** Of each worker that listens: what it said last; undefined: nothing yet. */
   reports(): readonly (CanaryReport | undefined)[];
 }
 
 /** The process of the judge, as its workers' clients concern it. */
-export interface JudgingProcess {
+interface JudgingProcess {
   readonly rollout: Pick<Rollout, 'answered' | 'canaryEnded'> & {
     readonly canaries: Pick<Canaries, 'waves' | 'reached' | 'named' | 'open'>;
   };

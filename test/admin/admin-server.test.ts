@@ -1,3 +1,4 @@
+import { once } from 'node:events';
 import { request } from 'node:http';
 import { get as httpsGet } from 'node:https';
 import { createConnection } from 'node:net';
@@ -230,6 +231,16 @@ describe('admin listener', () => {
     expect(response.status).to.equal(415);
     expect(await response.json()).to.deep.include({ code: 'unimplemented' });
     expect((await rpc(url, admin('Status'), {})).status).to.equal(200);
+    const compressed = { 'content-type': 'application/json', 'content-encoding': 'br' };
+    const refused = await fetch(`${url}/${admin('Status')}`, {
+      method: 'POST',
+      headers: compressed,
+      body: 'x',
+    });
+    expect([refused.status, ((await refused.json()) as Record<string, unknown>)['message']]).to.deep.equal([
+      415,
+      'content-encoding br is not supported here: send requests uncompressed',
+    ]);
   });
 
   it('Status answers every field, numbers as numbers', async () => {
@@ -392,6 +403,78 @@ describe('admin listener', () => {
     expect(await rpc(url, admin('Status'), {})).to.deep.include({ status: 500 });
     expect(lines.filter((line) => line.includes('broken on purpose'))).to.have.length(2);
     expect((await fetch(`${url}/healthz`)).status).to.equal(200);
+  });
+
+  describe('a request that is refused before all of its body has come', () => {
+    /** Sends the head, and a chunk of the body. */
+    async function begin(url: string, path: string, fields: readonly string[], chunk: string) {
+      const { hostname, port, host } = new URL(url);
+      const socket = createConnection({ host: hostname, port: Number(port) });
+      const own = fields.some((field) => field.startsWith('host:')) ? [] : [`host: ${host}`];
+      const json = fields.some((field) => field.startsWith('content-type:'))
+        ? []
+        : ['content-type: application/json'];
+      const head = [
+        `POST ${path} HTTP/1.1`,
+        ...own,
+        ...json,
+        ...fields,
+        'transfer-encoding: chunked',
+        '',
+        '',
+      ];
+      socket.write(head.join('\r\n'));
+      socket.write(`${chunk.length.toString(16)}\r\n${chunk}\r\n`);
+      let text = '';
+      const answered = new Promise<string>((resolve, reject) => {
+        socket.on('data', (data) => {
+          text += data.toString();
+          if (text.includes('}\n')) resolve(text);
+        });
+        socket.on('error', reject);
+      });
+      return { socket, status: Number((await answered).split(' ')[1]) };
+    }
+
+    const status = `/${admin('Status')}`;
+    const large = 'x'.repeat(200 * 1024);
+    const cases: readonly (readonly [number, string, readonly string[], string?])[] = [
+      [404, '/nothing', []],
+      [405, '/metrics', []],
+      [405, '/events', []],
+      [421, status, ['host: relay.example']],
+      [403, status, ['origin: https://evil.example']],
+      [415, status, ['content-type: text/plain']],
+      [429, status, [], large],
+    ];
+    for (const [code, path, fields, chunk = '{'] of cases)
+      it(`hears why, and its connection ends when all has come: ${code} at ${path}`, async () => {
+        const { url } = await start();
+        // Many clients read when they have sent all: Node's own, too.
+        const { socket, status: heard } = await begin(url, path, ['connection: close', ...fields], chunk);
+        expect(heard).to.equal(code);
+        let isEnded = false;
+        socket.on('end', () => {
+          isEnded = true;
+        });
+        await new Promise((resolve) => setTimeout(resolve, 50));
+        expect(isEnded).to.equal(false);
+        const ended = once(socket, 'end');
+        socket.write('1\r\n}\r\n0\r\n\r\n');
+        await ended;
+      });
+
+    it('is read no further when it does not end', async () => {
+      const { url } = await start();
+      const { socket } = await begin(url, '/nothing', [], '{');
+      const closed = new Promise((resolve) => {
+        socket.on('close', resolve);
+      });
+      const chunk = `100000\r\n${'x'.repeat(1 << 20)}\r\n`;
+      for (let sent = 0; sent < 40 && !socket.destroyed; sent++)
+        if (!socket.write(chunk)) await Promise.race([once(socket, 'drain').catch(() => undefined), closed]);
+      await closed;
+    });
   });
 
   it('refuses a request past its limit, and survives garbage', async () => {

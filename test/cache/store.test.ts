@@ -806,6 +806,18 @@ describe('store', () => {
       setting.clock.advance(5000);
       expect(setting.store.expire(variant)).to.equal(undefined);
     });
+    it('§4.11 a heartbeat without one ends the countdown, and is told once', () => {
+      const setting = use();
+      setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl)] });
+      const variant = see(setting);
+      if (!isVariant(variant)) throw new Error(variant);
+      const end = { heartbeats: [{ ...gone('a'), ttlMilliseconds: undefined }] };
+      expect(changedNames(setting.apply(end))).to.deep.equal(['a']);
+      expect(changedNames(setting.apply(end))).to.deep.equal([]);
+      setting.clock.advance(5000);
+      expect(setting.store.expire(variant)).to.equal(undefined);
+      expect(setting.see('a')).to.equal('a 1');
+    });
     it('§4.11 a full state keeps what it only prolongs', () => {
       const setting = use();
       setting.apply({ puts: [cluster('a', '1', UNCONSTRAINED, ttl), cluster('b', '1')] });

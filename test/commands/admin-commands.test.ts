@@ -1,4 +1,7 @@
 import { execFile } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { mock } from 'node:test';
 import { fileURLToPath } from 'node:url';
 import { stripVTControlCharacters } from 'node:util';
 import { expect } from 'chai';
@@ -13,6 +16,7 @@ import { faultyNode } from '../../src/commands/node-version.ts';
 import { freeze } from '../../src/commands/operations.ts';
 import { get } from '../../src/commands/resources.ts';
 import { status } from '../../src/commands/status.ts';
+import { tap } from '../../src/commands/tap.ts';
 import { type Terminal, textTable } from '../../src/commands/terminal.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { createLog } from '../../src/observe/log.ts';
@@ -135,6 +139,33 @@ describe('commands that ask a relay', () => {
     const { code, out } = await call(status, '--admin', `${url}/`, '--json');
     expect(code).to.equal(0);
     expect(JSON.parse(out)).to.deep.include({ ready: true, reason: '', clients: 4 });
+  });
+
+  it('a password in the URL is in no error', async () => {
+    const { err } = await call(status, '--admin', 'http://me:secret@127.0.0.1:1');
+    expect(err).to.include('127.0.0.1:1').and.not.to.include('secret');
+  });
+
+  it('every command that asks gives up after 10 s where a listener does not answer', async () => {
+    const silent = createServer((socket) => socket.resume());
+    await new Promise<void>((resolve) => {
+      silent.listen(0, '127.0.0.1', resolve);
+    });
+    const address = silent.address();
+    const at = `http://127.0.0.1:${typeof address === 'object' ? address?.port : ''}`;
+    mock.timers.enable({ apis: ['setTimeout'] });
+    try {
+      for (const command of [tap, status, clients]) {
+        const connected = once(silent, 'connection');
+        const asked = call(command, '--admin', at);
+        await connected;
+        mock.timers.tick(10_000);
+        expect(await asked).to.deep.equal({ code: 1, out: '', err: `${at}: the operation timed out\n` });
+      }
+    } finally {
+      mock.timers.reset();
+      silent.close();
+    }
   });
 
   it('diff, get, clients and history go on until nothing is left', async () => {

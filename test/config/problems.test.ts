@@ -64,7 +64,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
       {
         rule: 'a key that is no string',
         text: `${minimal}node: { metadata: { 5: a } }\n`,
-        problems: ['4:9: node.metadata: a key in line 4 is not a string: quote it'],
+        problems: ['4:21: node.metadata: a key is not a string: quote it'],
       },
     ],
   ],

@@ -250,3 +250,27 @@ describe('configuration: addresses of listeners', () => {
     });
   }
 });
+
+describe('configuration: warnings of names that match nothing', () => {
+  it('a * that is not at the end of a name stands for itself, but for globs of xdstp', () => {
+    const config = parseConfig(
+      `xds:
+  address: "127.0.0.1:0"
+  authorization:
+    rules:
+      - { names: ["a", "b*", "*", "*-secret", "c**"], allow: false }
+      - { allow: true }
+upstreams:
+  - { name: a, names: ["x*y", "xdstp://a/t/b/*?c=d"], ads: { endpoints: ["cp:1"] } }
+`,
+      'configuration',
+      {},
+    );
+    if (!config.ok) throw new Error(JSON.stringify(config.error));
+    expect(warnings(config.value).map(({ path }) => path)).to.deep.equal([
+      'xds.authorization.rules[0].names[3]',
+      'xds.authorization.rules[0].names[4]',
+      'upstreams[0].names[0]',
+    ]);
+  });
+});

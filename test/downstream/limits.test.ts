@@ -1,4 +1,6 @@
 import { expect } from 'chai';
+import { TypeTable } from '../../src/cache/type-table.ts';
+import { transaction } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import {
   type DeltaClient,
@@ -10,6 +12,7 @@ import {
   type,
 } from '../support/in-memory-relay.ts';
 import { locator } from '../support/variants.ts';
+import { workOf } from '../support/work.ts';
 import { checkConsistency } from './consistency-check.ts';
 
 describe('limits', () => {
@@ -488,6 +491,65 @@ describe('limits', () => {
       other.send('eds', { resourceNames: ['x'] });
       relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', 'y'.repeat(1000))] });
       expect(relay.evicted).to.deep.equal(['size 2']);
+    });
+
+    it('max_bytes: what is held of a name goes with the last interest in it', () => {
+      const said = { type: type('eds'), holder: namedHolder };
+      const relay = new InMemoryRelay({ maxCacheBytes: 1000 });
+      const client = relay.sotw();
+      client.send('eds', { resourceNames: ['a'] });
+      relay.says({ ...said, puts: [put(type('eds'), 'a', 'x'.repeat(2000))] });
+      relay.relay.gate.gatedTypes(new Set([type('eds')]));
+      relay.says({ ...said, puts: [put(type('eds'), 'a', '2')] });
+      relay.upstream.unsubscribed = () => relay.says({ ...said, unwanted: true, complete: true });
+      client.disconnect();
+      relay.clock.advance(2000);
+      relay.settle();
+      expect(relay.relay.store.bytes).to.be.lessThan(1000);
+    });
+
+    it('max_bytes: what is held is looked at once in a turn, and only if an interest has ended', () => {
+      const said = { type: type('eds'), holder: namedHolder };
+      const relay = new InMemoryRelay({ maxCacheBytes: 1000 });
+      const names = Array.from({ length: 100 }, (_, index) => `n${index}`);
+      relay.sotw().send('eds', { resourceNames: names });
+      const all = (content: string) => names.map((name) => put(type('eds'), name, content));
+      relay.says({ ...said, puts: all('1') });
+      relay.relay.gate.gatedTypes(new Set([type('eds')]));
+      relay.says({ ...said, puts: all('2') });
+      const others = names.map((name) => `${name} too`);
+      const looks = (run: () => void): number => {
+        const count = workOf(TypeTable.prototype, ['isHeldSeen'], () => {
+          run();
+          relay.settle();
+        });
+        return count;
+      };
+      const client = relay.sotw();
+      expect(looks(() => client.send('eds', { resourceNames: others }))).to.equal(0);
+      client.disconnect();
+      expect(
+        looks(() => relay.clock.advance(2000)),
+        'a hundred ends',
+      ).to.equal(names.length);
+    });
+
+    it('max_bytes: thousands that make room at once are counted once each', () => {
+      const names = Array.from({ length: 2000 }, (_, index) => `n${index}`);
+      const said = { type: type('eds'), holder: namedHolder };
+      const relay = new InMemoryRelay({ maxCacheBytes: 10_000_000 });
+      const client = relay.sotw();
+      client.send('eds', { resourceNames: names });
+      relay.says({ ...said, puts: names.map((name) => put(type('eds'), name, '1')) });
+      client.disconnect();
+      // As ADS does: what ends is a transaction.
+      relay.upstream.unsubscribed = () => relay.says({ ...said, unwanted: true });
+      relay.sotw().send('eds', { resourceNames: ['x'] });
+      relay.relay.apply(transaction({ ...said, puts: [put(type('eds'), 'x', 'y'.repeat(10_000_000))] }));
+      expect(relay.evicted.length, 'others get their turn').to.be.lessThan(names.length);
+      relay.settle();
+      expect(relay.evicted).to.deep.equal(names.map(() => 'size 1'));
+      expect(relay.relay.store.variants(type('eds'))).to.equal(1);
     });
   });
 });

@@ -387,6 +387,111 @@ describe('resource_errors (§8)', () => {
     });
   });
 
+  for (const protocol of ['sotw', 'delta'] as const) {
+    describe(`§8.2 NOT_FOUND beside another variant, which is shown (${protocol})`, () => {
+      const [prod, second] = [compiled(is('env', 'prod')), compiled(is('version', '2'))];
+      const missing = (constraints: ResourceError['constraints']) => ({
+        resourceErrors: [{ ...fault('x', 5, 'gone'), constraints }],
+      });
+      const wildcard = { key: 'w', role: 'wildcard', upstream: 'test' } as const;
+      const asks = {
+        'by its name': { names: ['x'], locators: [], holder: namedHolder },
+        'by a locator': {
+          names: [],
+          locators: [locator('x', { env: 'prod', version: '2' })],
+          holder: namedHolder,
+        },
+        'by a wildcard': { names: ['*'], locators: [], holder: wildcard },
+      };
+      const heard = (client: SotwClient | DeltaClient): string[] =>
+        client
+          .received()
+          .flatMap((response) => [
+            ...response.resources.map(() => '+x'),
+            ...response.resourceErrors.map(({ resourceName: of }) => `!${of?.name}`),
+          ]);
+
+      for (const [how, { names, locators, holder }] of Object.entries(asks)) {
+        const open = (relay: InMemoryRelay, env = 'prod'): SotwClient | DeltaClient => {
+          const client = relay[protocol]();
+          const about = { node: create(NodeSchema, node({ env, version: '2' })) };
+          if (client instanceof DeltaClient) {
+            const of = { resourceNamesSubscribe: names, resourceLocatorsSubscribe: locators };
+            client.send('eds', { ...about, ...of });
+          } else client.send('eds', { ...about, resourceNames: names, resourceLocators: locators });
+          return client;
+        };
+        const shown = () => {
+          const relay = new InMemoryRelay();
+          const client = open(relay);
+          const says = (part: object): void => relay.says({ type: eds, holder, resolved: [], ...part });
+          relay.says({
+            type: eds,
+            holder,
+            puts: [put(eds, 'x', '1', { constraints: prod, ttlMilliseconds: 60_000 })],
+          });
+          expect(heard(client)).to.deep.equal(['+x']);
+          return { relay, client, says };
+        };
+
+        for (const constraints of [UNCONSTRAINED, second])
+          it(`is told to nobody who has that, and once when that has gone: ${how}, ${constraints.key}`, () => {
+            const { relay, client, says } = shown();
+            says(missing(constraints));
+            expect(heard(client)).to.deep.equal([]);
+            expect(heard(open(relay))).to.deep.equal(['+x']);
+            relay.clock.advance(60_000);
+            relay.settle();
+            expect(heard(client)).to.deep.equal(['!x']);
+            expect(heard(open(relay))).to.deep.equal(['!x']);
+            says(missing(constraints));
+            says({ puts: [put(eds, 'y', '1')] });
+            expect(heard(client).filter((what) => what !== '+x')).to.deep.equal([]);
+          });
+
+        it(`is told as it was if a body came and has gone: ${how}`, () => {
+          const { client, says } = shown();
+          says(missing(second));
+          says({ removals: [{ name: resourceName('x'), constraints: prod }] });
+          expect(heard(client)).to.deep.equal(['!x']);
+          says({ puts: [put(eds, 'x', '1', { constraints: prod })] });
+          expect(heard(client)).to.deep.equal(['+x']);
+          says({ removals: [{ name: resourceName('x'), constraints: prod }] });
+          expect(heard(client)).to.deep.equal(['!x']);
+        });
+      }
+
+      it('of exactly what is shown is kept too, where absence deletes', () => {
+        const relay = new InMemoryRelay();
+        const cds = type('cds');
+        const client = relay[protocol]();
+        if (client instanceof DeltaClient) client.send('cds', { resourceNamesSubscribe: ['x'] });
+        else client.send('cds', { resourceNames: ['x'] });
+        relay.says({ type: cds, puts: [put(cds, 'x', '1', { ttlMilliseconds: 60_000 })] });
+        expect(heard(client)).to.deep.equal(['+x']);
+        relay.says({ type: cds, holder: namedHolder, resourceErrors: [fault('x', 5, 'gone')] });
+        expect(heard(client)).to.deep.equal([]);
+        relay.clock.advance(60_000);
+        relay.settle();
+        expect(heard(client)).to.deep.equal(['!x']);
+      });
+
+      it('is told to whom that is not for', () => {
+        const relay = new InMemoryRelay();
+        const clients = ['prod', 'test'].map((env) => {
+          const client = relay[protocol]();
+          const about = { node: create(NodeSchema, node({ env })) };
+          if (client instanceof DeltaClient) client.send('eds', { ...about, resourceNamesSubscribe: ['x'] });
+          else client.send('eds', { ...about, resourceNames: ['x'] });
+          return client;
+        });
+        const puts = [put(eds, 'x', '1', { constraints: prod })];
+        relay.says({ type: eds, holder: namedHolder, puts, ...missing(UNCONSTRAINED) });
+        expect(clients.map(heard)).to.deep.equal([['+x'], ['!x']]);
+      });
+    });
+  }
+
   it('a wildcard that no upstream is configured for is an error, too, and over when one is', () => {
     const relay = new InMemoryRelay();
     relay.upstream.claimOnly(() => false);

@@ -47,7 +47,7 @@ function says(
   relay.says({ type: url, holder: namedHolder, puts: [put(url, name, content, { ttlMilliseconds })] });
 }
 
-function beats(relay: InMemoryRelay, short: string, name: string, ttlMilliseconds: number): void {
+function beats(relay: InMemoryRelay, short: string, name: string, ttlMilliseconds?: number): void {
   const beat = { name: resourceName(name), constraints: UNCONSTRAINED, ttlMilliseconds };
   relay.says({ type: type(short), holder: namedHolder, heartbeats: [beat] });
 }
@@ -234,19 +234,38 @@ describe('times to live (§8)', () => {
     expect(asked()).to.deep.equal(['again cds a']);
     says(relay, 'cds', 'a', '1', 5000);
     beats(relay, 'cds', 'a', 5000);
+    beats(relay, 'cds', 'a');
     expect(asked()).to.deep.equal(['again cds a']);
+    says(relay, 'cds', 'a', '1', 5000);
+    relay.clock.advance(5000);
+    beats(relay, 'cds', 'a');
+    expect(asked()).to.deep.equal(['again cds a', 'again cds a']);
   });
 
-  it('§8 a time to live that is taken away is told, and over', () => {
-    const relay = new InMemoryRelay();
-    const client = subscribed(relay, 'eds', ['a']);
-    says(relay, 'eds', 'a', '1', 5000);
-    told(client);
-    says(relay, 'eds', 'a', '1');
-    expect(told(client)).to.deep.equal(['a:1']);
-    relay.clock.advance(60_000);
-    expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1']);
-  });
+  const ends: Readonly<Record<string, (relay: InMemoryRelay) => void>> = {
+    'by the resource': (relay) => says(relay, 'eds', 'a', '1'),
+    'by a heartbeat': (relay) => beats(relay, 'eds', 'a'),
+  };
+  for (const [how, end] of Object.entries(ends))
+    it(`§8 a time to live that is taken away ${how} is told, and over`, () => {
+      const relay = new InMemoryRelay();
+      const client = subscribed(relay, 'eds', ['a']);
+      const delta = relay.delta();
+      delta.send('eds', {
+        node: create(NodeSchema, node({}, ['xds.config.supports-resource-ttl'])),
+        resourceNamesSubscribe: ['a'],
+      });
+      says(relay, 'eds', 'a', '1', 5000);
+      told(client);
+      delta.ack('eds', delta.one());
+      end(relay);
+      expect(told(client)).to.deep.equal(['a:1']);
+      const [resource] = delta.one().resources;
+      expect([contentOf(resource?.resource), resource?.ttl]).to.deep.equal(['1', undefined]);
+      relay.clock.advance(60_000);
+      expect(told(subscribed(relay, 'eds', ['a']))).to.deep.equal(['a:1']);
+      expect(delta.received()).to.deep.equal([]);
+    });
 
   for (const protocol of ['sotw', 'delta'] as const) {
     for (const rejecting of [0, 1]) {

@@ -1,6 +1,9 @@
-import { create, toBinary } from '@bufbuild/protobuf';
+import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import {
+  type DeltaDiscoveryRequestSchema,
+  DynamicParameterConstraintsSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Put } from '../../src/model/transaction.ts';
@@ -452,6 +455,65 @@ describe('variants (protocol §5, TP2)', () => {
         });
         says(relay, []);
         expect(client.received().flatMap(told), env).to.deep.equal(expected);
+      }
+    });
+  });
+
+  describe('§5.1 what a client has from before, and a wildcard or glob does not show any more, is removed', () => {
+    const member = 'xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/dir/x';
+    const glob = member.replace(/x$/, '*');
+    const at = (env: string, selector: string) => ({
+      resourceLocatorsSubscribe: [locator(selector, { env })],
+    });
+    type Asks = MessageInitShape<typeof DeltaDiscoveryRequestSchema>;
+    const by: Readonly<Record<string, readonly [Asks, string, readonly string[]]>> = {
+      'by a plain wildcard: under its name': [{ resourceNamesSubscribe: ['*'] }, 'x', ['-NAME']],
+      'by a locator of a wildcard: as a locator was sent': [at('prod', '*'), 'x', ['-NAME {}']],
+      'by a locator of a glob: the same': [at('prod', glob), member, ['-NAME {}']],
+      'by several locators: once': [
+        { resourceLocatorsSubscribe: ['prod', 'test'].map((env) => locator('*', { env })) },
+        'x',
+        ['-NAME {}'],
+      ],
+      'by both: in both forms': [
+        { resourceNamesSubscribe: ['*'], ...at('prod', '*') },
+        'x',
+        ['-NAME', '-NAME {}'],
+      ],
+    };
+    for (const [how, [asks, name, expected]] of Object.entries(by))
+      for (const count of [1, 1001])
+        it(`${how}, ${count} of them`, () => {
+          const relay = new InMemoryRelay();
+          const client = relay.delta();
+          const names = Array.from({ length: count }, (_, index) => `${name}${index}`);
+          const versions = names.map((one) => [one, '1@0123456789abcdef'] as const);
+          const initialResourceVersions = Object.fromEntries<string>(versions);
+          client.send('eds', { ...asks, initialResourceVersions });
+          relay.clock.advance(100); // a large request is read in turns
+          relay.says({ type: eds, complete: true });
+          relay.says({ type: eds, holder: namedHolder });
+          const removed = client.received().flatMap(told);
+          expect(removed.filter((one) => !one.includes('*'))).to.have.members(
+            names.flatMap((one) => expected.map((form) => form.replace('NAME', one))),
+          );
+          relay.says({ type: eds, puts: names.map((one) => variant(one, 'p', prod)) });
+          expect(
+            client
+              .received()
+              .flatMap(told)
+              .filter((one) => one.startsWith('-')),
+          ).to.deep.equal([]);
+        });
+    it('with xds.plain_clients: WITH_CONSTRAINTS in both forms, by name too', () => {
+      for (const resourceNamesSubscribe of [['*'], ['x']]) {
+        const relay = new InMemoryRelay({ constrained: true });
+        const client = relay.delta();
+        const initialResourceVersions = { x: '1@0123456789abcdef' };
+        client.send('eds', { resourceNamesSubscribe, initialResourceVersions });
+        relay.says({ type: eds, complete: true });
+        relay.says({ type: eds, holder: namedHolder });
+        expect(client.received().flatMap(told)).to.deep.equal(['-x', '-x {}']);
       }
     });
   });

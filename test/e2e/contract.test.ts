@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { join } from 'node:path';
+import { setTimeout } from 'node:timers/promises';
 import { createClient } from '@connectrpc/connect';
 import { createGrpcTransport } from '@connectrpc/connect-node';
 import { expect } from 'chai';
@@ -20,6 +21,7 @@ import { send } from './support/http.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { outcome } from './support/process.ts';
 import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
+import { clientsOf } from './support/relay-state.ts';
 import { website } from './support/resources.ts';
 import { need } from './support/skip.ts';
 import { deltaNames, XdsClient } from './support/xds-client.ts';
@@ -373,6 +375,22 @@ describe('the life of a relay', function () {
       await eventually(async () => expect(await reloads()).to.deep.equal([3, 2]));
       expect((await client.gets('cds', 3)).resources).to.equal(1);
       expect(client.status).to.equal(undefined);
+    });
+
+    it('a lower cache.max_bytes makes room at once', async () => {
+      {
+        await using client = new XdsClient(relay.xds, 'delta');
+        client.subscribe('cds');
+        await client.gets('cds');
+      }
+      const evicted = async () => relay.metric('cache_evictions_total', 'reason="size"');
+      expect(await evicted()).to.equal(0);
+      await eventually(async () => expect(await clientsOf(relay)).to.deep.equal([]));
+      // By then it lingers for `idle_ttl`, and nothing else looks at the room that there is.
+      await setTimeout(2500);
+      await relay.reconfigure({ ...config, cache: { max_bytes: 1 } });
+      await eventually(async () => expect(await evicted()).to.equal(1));
+      await relay.reconfigure(config);
     });
 
     it('what needs a restart is named with each reload, and /config_dump shows what is in force', async () => {

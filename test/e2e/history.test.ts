@@ -146,7 +146,7 @@ describe('history and diff', function () {
     expect((await diff('--from', '2', '--to', '2')).total).to.equal(0);
 
     for (const [argv, why] of [
-      [['--from', '1', '--to', '99'], /there is no revision 99: the last one is 2/],
+      [['--from', '1', '--to', '99'], /there is no revision 99: the last one is 2$/m],
       [['--client', 'x', '--client', 'y'], /there is no client x/],
     ] as const) {
       const refused = await run('diff', ...argv, ...admin());

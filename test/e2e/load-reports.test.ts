@@ -241,6 +241,22 @@ for (const workers of cases(2, 0)) {
       expect(await relay.metric('load_report_clusters_dropped_total')).to.equal(0);
     });
 
+    it('one peer may report to as many sessions as it may use: to all, where the limit is small', async () => {
+      await using plane = await new LoadPlane(asked).listen();
+      await using relay = await RelayProcess.start({
+        workers,
+        parameters,
+        limits: { max_upstream_sessions: 4 },
+        upstreams: [upstreamOf(plane)],
+      });
+      await using stack = new AsyncDisposableStack();
+      const reporters = ['a', 'b', 'c', 'd'].map((env) =>
+        stack.use(new LoadReporter(relay.xds, env, { env })),
+      );
+      await eventually(() => expect(reporters.map(({ told }) => told.length)).to.deep.equal([1, 1, 1, 1]));
+      expect(await relay.metric('downstream_rejected_total', 'reason="upstream_sessions"')).to.equal(0);
+    });
+
     it('`load` shows requests, errors and drops by cluster and class', async () => {
       await using plane = await new LoadPlane(asked).listen();
       await using relay = await RelayProcess.start({ workers, parameters, upstreams: [upstreamOf(plane)] });
@@ -450,7 +466,8 @@ describe('load reports to several control planes', function () {
       });
       const reporters = nodes.map((id) => stack.use(new LoadReporter(relay.xds, id)));
       await eventually(() => {
-        const told = reporters.map((reporter) => reporter.told.at(-1)?.clusters);
+        // grpc-go reads only the first.
+        const told = reporters.map((reporter) => reporter.told[0]?.clusters);
         expect(told).to.deep.equal(nodes.map(() => ['b', 'c']));
       });
       for (const reporter of reporters) reporter.report('b', 1);

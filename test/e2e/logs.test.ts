@@ -63,7 +63,8 @@ describe('the log of a relay', function () {
       expect(about('other')).to.be.empty;
       expect((await relay.says(/log level/))[0]).to.include({
         for_node: 'chased',
-        level: 'debug',
+        level: 'info',
+        log_level: 'debug',
         seconds: 3600,
       });
       const picky = pool.open('delta', 'picky');

@@ -8,6 +8,7 @@ import { ModelPlane } from './support/model-plane.ts';
 import { PemFiles } from './support/pem-files.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
+import { XdsClient } from './support/xds-client.ts';
 
 const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoints: [plane.address] } });
 const day = 86_400;
@@ -24,6 +25,14 @@ describe('metrics for operators', function () {
       await eventually(async () =>
         expect(await relay.metric('downstream_streams', 'service="ads"')).to.equal(0),
       );
+      const path = '/envoy.service.endpoint.v3.EndpointDiscoveryService/DeltaEndpoints';
+      const endpoints = 'transport="delta",service="eds"';
+      {
+        await using single = new XdsClient(relay.xds, 'delta', { path });
+        single.subscribe('eds', ['a']);
+        await eventually(async () => expect(await relay.metric('downstream_streams', endpoints)).to.equal(1));
+      }
+      await eventually(async () => expect(await relay.metric('downstream_streams', endpoints)).to.equal(0));
       using pool = new ClientPool(relay.xds, 4);
       const [good, bad, silent] = [pool.open('delta'), pool.open('sotw'), pool.open('delta')];
       bad.rejects = () => 'no';

@@ -196,7 +196,7 @@ for (const workers of cases(0, 2)) {
       const contents = world.contents.toSorted();
       const wrong: readonly [Parameters<typeof operate>[1], object, RegExp][] = [
         ['Rollback', { to: 999 }, /revision 999/],
-        ['Rollback', { to: 0 }, /revision/],
+        ['Rollback', { to: 0 }, /to is missing/],
         ['Rollback', { to: third.revision }, new RegExp(`revision ${third.revision} was never released`)],
         ['Rollback', { to: first.revision, type: 'eds' }, /eds is not gated/],
         ['Rollback', { to: first.revision, upstream: 'other' }, /unknown upstream "other"/],
@@ -211,6 +211,14 @@ for (const workers of cases(0, 2)) {
         const { status, body } = await operate(relay, method, request);
         expect(status, `${method} ${JSON.stringify(request)}`).to.be.greaterThanOrEqual(400);
         expect(String(body['message'])).to.match(message);
+      }
+      for (const [method, field] of [
+        ['GetClient', 'id'],
+        ['Check', 'name'],
+        ['ReleaseRemovals', 'upstream'],
+      ]) {
+        const { status, body } = await relay.rpc(`distributary.admin.v1.AdminService/${method}`, {});
+        expect([status, body.includes(`"${field} is missing"`)], method).to.deep.equal([400, true]);
       }
       const configurations: readonly [object, RegExp][] = [
         [{ ...manual, canary: { percent: 0 } }, /rollout\.canary\.percent: must be at least 0\.01/],

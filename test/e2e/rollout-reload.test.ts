@@ -123,4 +123,37 @@ describe('a reload of rollout while a change is held', function () {
     plane.set('cds', { a: '2' });
     for (const client of clients) await client.gets('cds', { a: '2' });
   });
+
+  it('with other parameters: refused, also when it was discarded, until nothing waits', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    await using relay = await RelayProcess.start(configOf(plane, gated));
+    using pool = new ClientPool(relay.xds);
+    const clients = await held(plane, relay, pool);
+    const isRefused = (times: number, why: string) =>
+      eventually(() => {
+        const all = relay.log.filter(({ message }) => message.startsWith('the new configuration is refused'));
+        expect(all).to.have.length(times);
+        expect(String(all.at(-1)?.['problems'])).to.include(`parameters: they cannot change while ${why}`);
+      });
+    // They would be other sessions, of which nothing was ever released.
+    relay.configure({ ...configOf(plane, gated), parameters: [{ key: 'id', from: 'node.id' }] });
+    await isRefused(1, 'a change waits (cds: 1 name)');
+    expect((await operate(relay, 'Discard')).status).to.equal(200);
+    relay.signal('SIGHUP');
+    await isRefused(
+      2,
+      'a change is discarded (cds: 1 name): wait until the control plane sends something else',
+    );
+    await always(() => {
+      expect(heardBad(clients)).to.equal(1);
+    }, 500);
+    plane.set('cds', { a: '2' });
+    for (const client of clients) await client.gets('cds', { a: '2' });
+    await reaches(relay, 'IDLE');
+    relay.signal('SIGHUP');
+    await eventually(async () => {
+      expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1);
+    });
+  });
 });

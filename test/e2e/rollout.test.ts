@@ -7,7 +7,7 @@ import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
-import { statusOf } from './support/relay-state.ts';
+import { clientsOf, statusOf } from './support/relay-state.ts';
 import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 
 const backoff = { initial: '20ms', max: '100ms' };
@@ -94,14 +94,18 @@ for (const workers of cases(2, 0)) {
         configured = JSON.stringify(rollout);
       }
       plane.set('cds', contents);
-      using pool = new ClientPool(relay.xds, 1);
-      const client = pool.open('delta', 'before');
-      client.subscribe('cds');
-      await eventually(async () => {
-        await operate(relay, 'Release');
-        expect(client.has('cds')).to.deep.equal(contents);
-        await checkState(relay, 'IDLE');
-      });
+      {
+        using pool = new ClientPool(relay.xds, 1);
+        const client = pool.open('delta', 'before');
+        client.subscribe('cds');
+        await eventually(async () => {
+          await operate(relay, 'Release');
+          expect(client.has('cds')).to.deep.equal(contents);
+          await checkState(relay, 'IDLE');
+        });
+      }
+      // It may be a canary of what comes until all workers have seen it go.
+      await eventually(async () => expect(await clientsOf(relay)).to.deep.equal([]));
     }
 
     /** A counter without a sample yet is 0. */

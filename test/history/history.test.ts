@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { reachable, releasedAt, verdictOf } from '../../src/history/history.ts';
+import { History, reachable, releasedAt, verdictOf } from '../../src/history/history.ts';
 import { Recorder } from '../../src/history/recorder.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
 import type { Commit, Snapshot } from '../../src/model/catalog.ts';
-import { type Content, NO_CONTENT } from '../../src/model/change.ts';
+import { type Change, type Content, NO_CONTENT } from '../../src/model/change.ts';
 import { stampConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { nameKey } from '../../src/model/holds.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -57,12 +57,8 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   /** What canaries have where that is not what upstream says. */
   const judged = new Map<ResourceName, Content>();
   const clock = new VirtualClock();
-  const recorder = new Recorder({
-    clock,
-    limits: () => limits,
-    written: () => {},
-    hearsClients: () => true,
-  });
+  const options = { clock, limits: () => limits, written: () => {} };
+  const recorder = new Recorder(options, () => true);
   const seen = new Map<ResourceName, Snapshot>();
   const look = (name: ResourceName): { readonly before: Snapshot; readonly after: Snapshot } => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
@@ -427,4 +423,41 @@ describe('history', () => {
     commit([shop]);
     expect(history.lastRevision).to.equal(42);
   });
+});
+
+it('a later change costs nothing by the names of the oldest one', () => {
+  const limits = { maxBytes: 2 ** 30, maxAgeMs: 3_600_000 };
+  const history = new History({ clock: new VirtualClock(), limits: () => limits, written: () => {} });
+  const change = (count: number): Omit<Change, 'revision'> => ({
+    at: 0,
+    upstream: 'central',
+    type,
+    added: count,
+    changed: 0,
+    removed: 0,
+    names: Array.from({ length: count }, (_, at) => ({
+      name: resourceName(`c${at}`),
+      change: 'ADDED',
+      bytes: 1,
+      verdict: 'RELEASED',
+      content: { before: NO_CONTENT, after: NO_CONTENT },
+    })),
+    first: false,
+    releasedAt: undefined,
+    reason: '',
+  });
+  const { names } = history.add(change(1000));
+  let looks = 0;
+  for (const one of names) {
+    const { content } = one;
+    const get = (): typeof content => {
+      looks++;
+      return content;
+    };
+    Object.defineProperty(one, 'content', { get });
+  }
+  history.add(change(1));
+  const once = looks;
+  for (let each = 0; each < 100; each++) history.add(change(1));
+  expect(looks).to.equal(once);
 });

@@ -114,7 +114,12 @@ const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: loc
 
 const targets = [{ upstream: 'central', parameters: NO_PARAMETERS }];
 
-function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()) {
+function setUp(
+  of?: ReportingClass,
+  places = { sessions: 10 },
+  peer = testPeer(),
+  said: Partial<Pick<ReportingClient, 'targets'>> & { readonly ownIntervalMs?: number } = {},
+) {
   const clock = new VirtualClock();
   const plane = new Plane();
   let current = plane;
@@ -126,7 +131,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
     of,
     origin: itsOwn,
     mayKnow: undefined,
-    targets: () => targets,
+    targets: said.targets ?? (() => targets),
     reported() {},
     left() {},
     byNewRules: () => {
@@ -142,8 +147,8 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
       firstRequestTimeoutMs: 10_000,
       stalledTimeoutMs: 10_000,
     }),
-    maxSessions: () => places.sessions,
-    ownIntervalMs: () => undefined,
+    maxSessions: () => ({ all: places.sessions, ofPeer: places.sessions }),
+    ownIntervalMs: () => said.ownIntervalMs,
     upstream: () => current,
     holdsBack: () => false,
     events: {
@@ -227,6 +232,29 @@ describe('to whom clients report', () => {
     clock.advance(5000);
     plane.ask();
     stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(7);
+  });
+
+  it('is not known yet: a client hears nothing, also of what the relay asks for itself, and then all at once', () => {
+    const answer: { targets?: typeof targets } = {};
+    const { clock, plane, server, stream } = setUp(undefined, undefined, undefined, {
+      targets: () => answer.targets,
+      ownIntervalMs: 500,
+    });
+    server.reload();
+    clock.advance(5000);
+    expect([plane.handler, stream.written]).to.deep.equal([undefined, 0]);
+    answer.targets = targets;
+    server.chooseAgain();
+    expect([plane.handler !== undefined, stream.written]).to.deep.equal([true, 1]);
+  });
+
+  it('is not known of its new node: a client goes on to report to whom it did', () => {
+    let known: typeof targets | undefined = targets;
+    const { clock, plane, stream } = setUp(undefined, undefined, undefined, { targets: () => known });
+    known = undefined;
+    stream.send({ node: { id: 'b' }, ...small });
     clock.advance(1000);
     expect(plane.issued).to.equal(7);
   });

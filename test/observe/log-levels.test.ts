@@ -80,7 +80,13 @@ describe('log levels at run time', () => {
       const request = create(SetLogLevelRequestSchema, { level, forSeconds: 5 });
       expect(setLogLevel(request, 'eve', levels, log).overrides[0]?.level).to.equal(level);
       expect(lines).to.have.length(1);
-      expect(JSON.parse(lines[0] ?? '')).to.include({ who: 'eve', level, for_node: 'all', seconds: 5 });
+      expect(JSON.parse(lines[0] ?? '')).to.include({
+        level: 'info',
+        who: 'eve',
+        log_level: level,
+        for_node: 'all',
+        seconds: 5,
+      });
     }
   });
 

@@ -46,7 +46,7 @@ class World {
 
   constructor(bounds: Partial<GuardBounds> = {}) {
     this.store.held.gatedTypes(new Set([cds]));
-    this.store.held.guarding(this.guard);
+    this.store.held.guarding((one) => this.guard.stops(one));
     this.configure(bounds);
   }
 

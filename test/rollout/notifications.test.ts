@@ -34,11 +34,9 @@ describe('notifications of changes', function () {
   afterEach(() => hook[Symbol.dispose]());
 
   const notifying = (settings: Partial<NotifySettings> = {}, clock: Clock = systemClock): Notifications =>
-    new Notifications([{ url: hook.url, events, ...settings }], {
-      clock,
-      relay: 'relay-1',
-      told: (_, result) => results.push(result.ok ? 'sent' : result.error),
-    });
+    new Notifications([{ url: hook.url, events, ...settings }], clock, 'relay-1', (_, result) =>
+      results.push(result.ok ? 'sent' : result.error),
+    );
 
   const told = (): Record<string, unknown>[] =>
     hook.told.map((body) => JSON.parse(body) as Record<string, unknown>);

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { reloadObjection } from '../../src/rollout/reload-objection.ts';
+import { parametersObjection, reloadObjection } from '../../src/rollout/reload-objection.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const [cds, lds, eds] = [type('cds'), type('lds'), type('eds')];
@@ -72,5 +72,44 @@ describe('a reload while canaries have not decided yet', () => {
     };
     expect(reloadObjection(undefined, held.names, before, more)).to.equal(undefined);
     expect(reloadObjection(undefined, held.names, before, { ...before, types: [cds] })).to.equal(undefined);
+  });
+});
+
+describe('a reload with other parameters', () => {
+  const waiting = (masked?: 'discarded' | 'frozen' | 'rolledBack' | 'queued') => ({ type: cds, masked });
+  const rows: readonly (readonly [
+    name: string,
+    pending: Parameters<typeof parametersObjection>[0],
+    RegExp,
+  ])[] = [
+    [
+      'a change waits',
+      [waiting()],
+      /^parameters: they cannot change while a change waits \(cds: 1 name\): wait until/,
+    ],
+    [
+      'a change is queued',
+      [waiting('queued')],
+      /while a change waits \(cds: 1 name\): .*"distributary release"/,
+    ],
+    [
+      'something is discarded',
+      [waiting(), waiting('discarded')],
+      /a change is discarded .*control plane sends/,
+    ],
+    [
+      'something is frozen',
+      [waiting('discarded'), waiting('frozen')],
+      /a freeze holds .*"distributary unfreeze"/,
+    ],
+    ['a rollback holds', [waiting('rolledBack'), waiting('frozen')], /a rollback holds \(cds: 1 name\): run/],
+  ];
+  for (const [name, pending, refused] of rows)
+    it(`${name}: refused`, () => {
+      expect(parametersObjection(pending)).to.match(refused);
+    });
+
+  it('nothing waits: accepted', () => {
+    expect(parametersObjection([])).to.equal(undefined);
   });
 });

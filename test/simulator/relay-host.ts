@@ -737,7 +737,7 @@ class Running {
         firstRequestTimeoutMs: 30_000,
         stalledTimeoutMs: 30_000,
       }),
-      maxSessions: () => 10_000,
+      maxSessions: () => ({ all: 10_000, ofPeer: 5000 }),
       ownIntervalMs: () => this.rollout?.traffic.intervalMs,
       upstream: () => watched,
       holdsBack: () => this.relay.gate.pending.length > 0,

@@ -116,12 +116,8 @@ describe('interest registry', () => {
     for (const name of ['b', 'a', 'd']) registry.release(interest(name));
     registry.acquire(interest('b'));
     registry.release(interest('b'));
-    expect([registry.evict(), registry.evict(), registry.evict(), registry.evict()]).to.deep.equal([
-      true,
-      true,
-      true,
-      false,
-    ]);
+    const ended = Array.from({ length: 4 }, () => registry.evict() !== undefined);
+    expect(ended).to.deep.equal([true, true, true, false]);
     expect(journal.slice(4)).to.deep.equal(['-a size', '-d size', '-b size']);
     expect([...registry.all()].map(({ selector }) => selector)).to.deep.equal(['c']);
   });

@@ -81,6 +81,63 @@ describe('connections', () => {
     await ended;
   });
 
+  describe('xds.max_connection_age', () => {
+    let oldest: number | undefined;
+
+    beforeEach(async () => {
+      server = await serve({ clock, maxConnectionAge: () => oldest, random: () => 0.5 });
+    });
+
+    /** With a call. It has answered `more` when the server has done what was to be done before. */
+    async function inUse() {
+      const used = await session();
+      const call = await open(used);
+      const trailers = once(call.resume(), 'trailers');
+      return { used, call, trailers, more: () => open(used) };
+    }
+
+    it('is for connections that are open when it is set, and lowered: they end one after the other', async () => {
+      oldest = undefined;
+      const one = await inUse();
+      clock.advance(10 * minute);
+      oldest = 20 * minute;
+      clock.advance(9 * minute);
+      await one.more();
+      oldest = 5 * minute;
+      clock.advance(30_000);
+      await one.more();
+      const ended = once(one.used, 'close');
+      clock.advance(15_000);
+      const [{ 'grpc-status': status }] = (await one.trailers) as [Record<string, string>];
+      expect(status).to.equal('14');
+      clock.advance(minute);
+      await ended;
+    });
+
+    it('is not for those that are open when it is raised or taken away', async () => {
+      oldest = minute;
+      const one = await inUse();
+      for (const longer of [10 * minute, undefined]) {
+        oldest = longer;
+        clock.advance(5 * minute);
+        await one.more();
+      }
+      clock.advance(20 * minute);
+      await one.more();
+      expect(one.used.closed).to.equal(false);
+    });
+
+    it('does not put off the end of a connection that has begun to end', async () => {
+      oldest = minute;
+      const one = await inUse();
+      clock.advance(minute);
+      oldest = undefined;
+      const ended = once(one.used, 'close');
+      clock.advance(minute);
+      await ended;
+    });
+  });
+
   it('one that never says anything, and does not close when it is told to, is cut', async () => {
     const silent = await tcp();
     silent.resume();

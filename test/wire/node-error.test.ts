@@ -30,6 +30,10 @@ describe('why a connection failed', () => {
       'the other end refuses the TLS handshake: protocol version',
     );
     expect(failed(said('no shared cipher'))).to.equal('TLS: no shared cipher');
+    const plain = Object.assign(new Error(`write EPROTO ${said('wrong version number')}`), {
+      code: 'EPROTO',
+    });
+    expect(explainError(plain)).to.equal('one end of the connection speaks TLS, and the other does not');
   });
 
   it('is a client certificate, as a rule, where the connection ends at once', () => {

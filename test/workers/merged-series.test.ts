@@ -20,7 +20,12 @@ function process(count: number): Metrics {
 }
 
 async function shown(...workers: readonly Metrics[]): Promise<(line: string) => string | undefined> {
-  const own = primarySeries(await process(1000).series());
+  const primary = process(1000);
+  primary.sampleFrom(() => ({
+    downstream_subscriptions: [[9, cds]],
+    downstream_streams: [[2, 'delta', 'ads']],
+  }));
+  const own = primarySeries(await primary.series());
   const lists = await Promise.all(
     workers.map(async (metrics, index) => workerSeries(await metrics.series(), index + 1)),
   );
@@ -41,6 +46,16 @@ describe('metrics of a primary and its workers', () => {
       value('distributary_upstream_updates_total{upstream="central",type="cds",result="accepted"}'),
     ).to.equal('1000');
     expect(value('distributary_downstream_rejected_total{reason="streams"}')).to.equal('1021');
+  });
+
+  it('a gauge of clients is 0 where no worker has it, as of a type that is cached', async () => {
+    const one = process(1);
+    const value = await shown(one);
+    const subscriptions = 'distributary_downstream_subscriptions{type="cds"}';
+    const streams = 'distributary_downstream_streams{transport="delta",service="ads"}';
+    expect([value(subscriptions), value(streams)]).to.deep.equal(['0', '0']);
+    one.sampleFrom(() => ({ downstream_subscriptions: [[3, cds]] }));
+    expect((await shown(one, one))(subscriptions)).to.equal('6');
   });
 
   it('a point in time is the earliest, never a sum', async () => {

@@ -7,6 +7,15 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 describe('which upstreams a node has subscriptions of in other workers (protocol §5c.2)', () => {
   const clock = () => new VirtualClock();
 
+  async function passOn(time: VirtualClock, milliseconds: number): Promise<void> {
+    for (let left = milliseconds; left > 0; left -= 50) {
+      time.advance(50);
+      await new Promise((resolve) => {
+        setImmediate(resolve);
+      });
+    }
+  }
+
   function started(upstreamsOf: Record<string, string[]>) {
     const time = clock();
     const asked: string[][] = [];
@@ -25,25 +34,18 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
         changes++;
       },
     );
-    const pass = async (milliseconds: number): Promise<void> => {
-      for (let left = milliseconds; left > 0; left -= 50) {
-        time.advance(50);
-        await new Promise((resolve) => {
-          setImmediate(resolve);
-        });
-      }
-    };
+    const pass = (milliseconds: number): Promise<void> => passOn(time, milliseconds);
     return { elsewhere, asked, pass, changes: () => changes };
   }
 
   it('new nodes are asked about at once and together, those without an answer every second, the others every 5 s', async () => {
     const { elsewhere, asked, pass, changes } = started({ a: ['central'] });
-    expect([...elsewhere.of('a', 'a'), ...elsewhere.of('b', 'b')]).to.deep.equal([]);
+    expect([elsewhere.of('a', 'a'), elsewhere.of('b', 'b')]).to.deep.equal([undefined, undefined]);
     await pass(100);
     expect(asked).to.deep.equal([['a', 'b']]);
-    expect([[...elsewhere.of('a', 'a')], [...elsewhere.of('b', 'b')], changes()]).to.deep.equal([
-      ['central'],
-      [],
+    expect([elsewhere.of('a', 'a'), elsewhere.of('b', 'b'), changes()]).to.deep.equal([
+      new Set(['central']),
+      new Set(),
       1,
     ]);
     await pass(5000);
@@ -58,7 +60,7 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     await pass(100);
     delete upstreams['a'];
     await pass(5000);
-    expect([[...elsewhere.of('a', 'a')], changes()]).to.deep.equal([[], 2]);
+    expect([elsewhere.of('a', 'a'), changes()]).to.deep.equal([new Set(), 2]);
     await pass(20_000);
     const before = asked.length;
     await pass(10_000);
@@ -69,7 +71,45 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     const { elsewhere, pass } = started({ a: ['central'] });
     elsewhere.of('a', '1');
     await pass(100);
-    expect([...elsewhere.of('a', '2')]).to.deep.equal(['central']);
+    expect(elsewhere.of('a', '2')).to.deep.equal(new Set(['central']));
+  });
+
+  it('nothing is known of a new node until it is answered, and that it has nothing is an answer: both are told', async () => {
+    const { elsewhere, pass, changes } = started({});
+    elsewhere.of('a', 'a');
+    expect([elsewhere.of('a', 'a'), changes()]).to.deep.equal([undefined, 0]);
+    await pass(100);
+    expect([elsewhere.of('a', 'a'), changes()]).to.deep.equal([new Set(), 1]);
+    await pass(10_000);
+    expect(changes()).to.equal(1);
+  });
+
+  it('a node has nothing, as far as it is known, where the primary does not answer; what was known stays', async () => {
+    const time = clock();
+    let isAway = false;
+    let changes = 0;
+    const elsewhere = new SubscribedElsewhere(
+      time,
+      (nodes) => {
+        if (isAway) return Promise.reject(new Error('away'));
+        return Promise.resolve(
+          nodes.map((node) => create(NodeSubscriptionsSchema, { node, upstreams: ['central'] })),
+        );
+      },
+      () => {
+        changes++;
+      },
+    );
+    elsewhere.of('a', 'a');
+    await passOn(time, 100);
+    isAway = true;
+    elsewhere.of('b', 'b');
+    await passOn(time, 6000);
+    expect([elsewhere.of('a', 'a'), elsewhere.of('b', 'b'), changes]).to.deep.equal([
+      new Set(['central']),
+      new Set(),
+      2,
+    ]);
   });
 
   it('a node that comes back has nothing of before until it is known again', async () => {
@@ -77,9 +117,9 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     elsewhere.of('a', 'a');
     await pass(100);
     await pass(20_000);
-    expect([...elsewhere.of('a', 'a')]).to.deep.equal([]);
+    expect(elsewhere.of('a', 'a')).to.equal(undefined);
     await pass(100);
-    expect([...elsewhere.of('a', 'a')]).to.deep.equal(['central']);
+    expect(elsewhere.of('a', 'a')).to.deep.equal(new Set(['central']));
   });
 
   it('a stream has one node, however often it changes', async () => {

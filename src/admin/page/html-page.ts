@@ -285,7 +285,7 @@ export function shell(
 }
 
 /** Text that is HTML already. */
-export class Html {
+class Html {
   readonly text: string;
 
   constructor(text: string) {

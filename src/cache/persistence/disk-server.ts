@@ -15,12 +15,13 @@ import { attempt, type Result } from '../../model/result.ts';
 import { makeDirectory, setAside as moveAside } from '../../package/files.ts';
 import { Database } from './database.ts';
 import { DiskProblem, diskError } from './disk-error.ts';
-import type { DiskError, RowBatch, SetAside } from './records.ts';
+import type { DiskError, RowBatch } from './records.ts';
 
 export interface Opened {
   /** What was committed last beside the rows; undefined: nothing was. */
   readonly state: string | undefined;
-  readonly setAside: SetAside | undefined;
+  /** A file of another program or a damaged one: it was renamed. */
+  readonly setAside: { readonly file: string; readonly reason: string } | undefined;
   /** It is a copy, which is only to be read, for this reason. */
   readonly unwritable?: DiskError | undefined;
 }
@@ -71,7 +72,7 @@ export class DiskServer {
     this.close();
     const known = isEmpty(this.#directory) ? undefined : discard;
     let unwritable: DiskError | undefined;
-    let setAside: SetAside | undefined;
+    let setAside: Opened['setAside'];
     try {
       unwritable = this.#openFile(leaveOut, mayCopy);
       if (known !== undefined) throw new DiskProblem('corrupt', known);

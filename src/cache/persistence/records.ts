@@ -31,9 +31,3 @@ export interface DiskError {
   readonly kind: 'locked' | 'read_only' | 'full' | 'corrupt' | 'io';
   readonly message: string;
 }
-
-/** A file of another program or a damaged one: it was renamed. */
-export interface SetAside {
-  readonly file: string;
-  readonly reason: string;
-}

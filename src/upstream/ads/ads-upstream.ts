@@ -554,7 +554,7 @@ const withoutServiceMs = 300_000;
  * The stream of one session's load reports on the connection of its upstream. What becomes of it says nothing of the
  * connection: a control plane that knows no LRS is a good one.
  */
-export class UpstreamLoadStream implements LoadStream, ConnectionUser {
+class UpstreamLoadStream implements LoadStream, ConnectionUser {
   readonly awaits = 'nothing';
   readonly #connection: AdsConnection;
   readonly #node: () => Uint8Array;

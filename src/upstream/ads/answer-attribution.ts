@@ -17,7 +17,7 @@ import {
 type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErrors'>;
 
 /** A type on a delta stream, as far as the judgement needs it. `acked` has what the response has brought. */
-export interface DeltaWaiting {
+interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
   readonly unansweredUnsubscribed: UnansweredUnsubscribed;

@@ -7,7 +7,7 @@ import { formatSeconds } from '../../observe/format.ts';
 import type { Log } from '../../observe/log.ts';
 import { type Address, formatAddress, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
-import type { ClaimOptions } from '../claims.ts';
+import type { Claims } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
@@ -18,7 +18,7 @@ import type { Services } from './suspicion.ts';
 /** Times are milliseconds. */
 export interface AdsUpstreamOptions extends GrpcChannelOptions {
   readonly name: string;
-  readonly claims: ClaimOptions;
+  readonly claims: Claims;
   /** In order of preference; at least one. */
   readonly endpoints: readonly Address[];
   readonly protocol: 'DELTA' | 'SOTW';
@@ -61,12 +61,6 @@ export interface AdsUpstreamOptions extends GrpcChannelOptions {
     /** A subscription was refused, because max_upstream_sessions are open. */
     refused?(): void;
   };
-}
-
-/** A stream on the connection, as far as the connection knows it. */
-export interface ConnectedStream {
-  /** Why it ended, if that was before any response; undefined: it did not. */
-  refusal: string | undefined;
 }
 
 /** A session, or a stream of load reports, that shares the connection. */
@@ -118,9 +112,11 @@ export class AdsConnection {
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
   /** Streams that have not ended on this connection before a response. */
-  readonly #mayStillAnswer = new Set<ConnectedStream>();
+  readonly #mayStillAnswer = new Set<object>();
   /** Streams that ended on this connection before any response. */
-  readonly #endedUnanswered = new Set<ConnectedStream>();
+  readonly #endedUnanswered = new Set<object>();
+  /** Why streams ended before any response, on this connection or an earlier one. */
+  readonly #refusals = new WeakMap<object, string>();
   #everConnected = false;
   /** Since when nothing works; undefined: something does. */
   #awaySince: number | undefined;
@@ -187,7 +183,7 @@ export class AdsConnection {
   }
 
   /** A stream is about to be opened. */
-  opening(stream: ConnectedStream): void {
+  opening(stream: object): void {
     if (!this.#endedUnanswered.has(stream)) this.#mayStillAnswer.add(stream);
     const state = this.#state;
     if (state.kind !== 'up') return;
@@ -198,10 +194,11 @@ export class AdsConnection {
   }
 
   /** A response that can be read has arrived on a stream with this header. */
-  answered(stream: ConnectedStream, via: string): void {
+  answered(stream: object, via: string): void {
     this.#via.answered(via);
-    if (stream.refusal !== undefined) {
-      if (this.#lastError === stream.refusal) this.#lastError = '';
+    const refusal = this.#refusals.get(stream);
+    if (refusal !== undefined) {
+      if (this.#lastError === refusal) this.#lastError = '';
       this.closed(stream);
       this.#changed();
     }
@@ -220,7 +217,7 @@ export class AdsConnection {
    * A stream with this header ended before any response; without a code the relay has closed it. The connection is given
    * up only if no other stream on it works or may still work. True: it is given up.
    */
-  unanswered(stream: ConnectedStream, reason: string, via: string, code?: Code): boolean {
+  unanswered(stream: object, reason: string, via: string, code?: Code): boolean {
     this.#via.unanswered(via, code);
     if (this.#state.kind !== 'up') return false;
     this.#mayStillAnswer.delete(stream);
@@ -231,8 +228,8 @@ export class AdsConnection {
       return true;
     }
     const endpoint = this.#name(this.#failover.current);
-    stream.refusal = `${endpoint}: ${reason}`;
-    this.#lastError = stream.refusal;
+    this.#lastError = `${endpoint}: ${reason}`;
+    this.#refusals.set(stream, this.#lastError);
     const fields = { endpoint, reason };
     this.conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', fields);
     this.#changed();
@@ -249,10 +246,10 @@ export class AdsConnection {
   }
 
   /** The stream has a response, or is not needed any more: its failure does not count any longer. */
-  closed(stream: ConnectedStream): void {
+  closed(stream: object): void {
     this.#mayStillAnswer.delete(stream);
     this.#endedUnanswered.delete(stream);
-    stream.refusal = undefined;
+    this.#refusals.delete(stream);
     if (this.#endedUnanswered.size === 0) this.conditions.forget('stream');
   }
 

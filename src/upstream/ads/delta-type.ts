@@ -1,5 +1,6 @@
-import { type ConstraintsKey, resourceName, type TypeUrl } from '../../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import { UNCONSTRAINED } from '../../model/constraints.ts';
+import { NO_PARAMETERS } from '../../model/parameters.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
 import {
@@ -17,7 +18,7 @@ import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
-import { ResponseParts } from './response-parts.ts';
+import type { ResponseParts } from './response-parts.ts';
 import { SubscribedType } from './subscribed-type.ts';
 import {
   UnansweredUnsubscribed,
@@ -214,8 +215,19 @@ export class DeltaType extends SubscribedType {
     if (!this.isSomethingLeaving) this.#resendable.clear();
   }
 
+  protected mayLackBody(put: Put): boolean {
+    return isUnresolvable(put) || this.#isHeartbeat(put);
+  }
+
+  /** Only its TTL is new, or it has none any more (protocol §4.11). */
+  #isHeartbeat({ any, name, constraints, version, ttlMilliseconds }: Put): boolean {
+    if (any !== undefined || ttlMilliseconds !== undefined) return any === undefined;
+    const known = this.acked.get(name, constraints.key);
+    return known?.confirmed === true && known.version === version;
+  }
+
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const reading = yield* readDelta(new ResponseParts(this.rules, this.stream.options), response);
+    const reading = yield* readDelta(this.partsOf(response), response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
@@ -271,15 +283,15 @@ export class DeltaType extends SubscribedType {
       if (!this.#isSubscribed(put)) continue;
       const known = acked.get(name, constraints.key);
       const repeated = this.#isRepeated(put);
-      const isHeartbeat = put.any === undefined && ttlMilliseconds !== undefined;
+      const isHeartbeat = put.any === undefined;
+      const hasTtl = ttlMilliseconds !== undefined;
       if (isHeartbeat) {
-        if (known === undefined) continue;
+        if (known === undefined || !this.#isHeartbeat(put)) continue;
         known.confirmed = true;
-        known.hasTtl = true;
+        known.hasTtl = hasTtl;
         heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
         puts.push(put);
-        const hasTtl = ttlMilliseconds !== undefined;
         acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });
       }
       this.#markReceived(put);
@@ -351,8 +363,7 @@ export class DeltaType extends SubscribedType {
     }
     this.#endErrors(subscriptions.matching(name, [], constraints));
     const exact = acked.get(name, constraints.key);
-    // A server without locators for the name may mean any variant: it has no other way to say so.
-    const meant = byName && !subscriptions.hasLocatorFor(name) ? acked.of(name) : [];
+    const meant = byName ? this.#meantByName(name) : [];
     const removed = exact === undefined ? meant.filter((variant) => !reading.bodies.has(variant)) : [exact];
     for (const variant of removed) this.#removeVariant(variant);
     if (removed.length > 0) return;
@@ -363,6 +374,20 @@ export class DeltaType extends SubscribedType {
       resolvedOnThisStream || responseSeen;
     if (subscriptions.collecting(name).some((one) => one.isFor(constraints) && isAnswered(one)))
       this.remove([identity]);
+  }
+
+  /** A server without locators for the name may mean any variant: it has no other way to say so. */
+  #meantByName(name: ResourceName): readonly AckedVariant[] {
+    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    if (subscriptions.hasLocatorFor(name)) return [];
+    // It may be the answer to the plain name. That says nothing of what a glob or an alias shows for other parameters.
+    const isAnswer = subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0;
+    const isForOthers = ({ aliases, constraints }: AckedVariant): boolean =>
+      !constraints.matches(NO_PARAMETERS) &&
+      subscriptions
+        .matching(name, aliases, constraints)
+        .some(({ parameters }) => parameters !== NO_PARAMETERS);
+    return acked.of(name).filter((one) => !isAnswer || !isForOthers(one));
   }
 
   /**

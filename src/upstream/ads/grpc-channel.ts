@@ -123,7 +123,7 @@ class GrpcChannel implements Channel {
     const secure =
       options.tls === undefined
         ? ChannelCredentials.createInsecure()
-        : secureCredentials(material.value, identityOf(endpoint, options.tls));
+        : secureCredentials(material.value, hostOf(endpoint, options.tls), options.tls.serverIdentities);
     const watched = new WatchedCredentials(secure, (socket) => this.#dialled(socket));
     this.#client = new Client(target(endpoint.address), watched, channelOptions(endpoint, options));
     this.#watch(this.#client);
@@ -382,10 +382,9 @@ function target(endpoint: Address): string {
     : `dns:${formatHostPort(endpoint.host, endpoint.port)}`;
 }
 
-function identityOf({ address, name }: Endpoint, { serverName, serverIdentities }: AdsTls): ServerIdentity {
-  const host = serverName ?? name ?? (address.kind === 'tcp' ? address.host : 'localhost');
-  return { host, identities: serverIdentities };
-}
+/** The name or address that the certificate must be for, where no identities are configured. */
+const hostOf = ({ address, name }: Endpoint, { serverName }: AdsTls): string =>
+  serverName ?? name ?? (address.kind === 'tcp' ? address.host : 'localhost');
 
 /**
  * TLS tells no server name where there is only an address (RFC 6066 §3), but grpc-js always tells one, and Node refuses
@@ -393,9 +392,13 @@ function identityOf({ address, name }: Endpoint, { serverName, serverIdentities 
  */
 const reservedHostName = 'ip-address.invalid';
 
-function secureCredentials(material: TlsMaterial, identity: ServerIdentity): ChannelCredentials {
+function secureCredentials(
+  material: TlsMaterial,
+  host: string,
+  identities: readonly string[],
+): ChannelCredentials {
   return ChannelCredentials.createFromSecureContext(createSecureContext(secureContextOptions(material)), {
-    checkServerIdentity: (_name, peer) => identityError(identity, peer),
+    checkServerIdentity: (_name, peer) => identityError(host, identities, peer),
   });
 }
 
@@ -431,7 +434,7 @@ function channelOptions(
     options['grpc.ssl_target_name_override'] = tls.serverName;
     options['grpc.default_authority'] = tls.serverName;
   }
-  if (isIP(identityOf(endpoint, tls).host) !== 0) options['grpc.ssl_target_name_override'] = reservedHostName;
+  if (isIP(hostOf(endpoint, tls)) !== 0) options['grpc.ssl_target_name_override'] = reservedHostName;
   return options;
 }
 
@@ -448,21 +451,15 @@ function streamMetadata({ headers = [], tokenFile }: GrpcChannelOptions, via: st
   return ok(metadata);
 }
 
-/** Who a control plane has to be. */
-export interface ServerIdentity {
-  /** The name or address that its certificate must be for, unless there are `identities`. */
-  readonly host: string;
-  /** URIs and `dns:NAME`s, `*` stands for any characters: its certificate must have one of them. Empty: `host` counts. */
-  readonly identities: readonly string[];
-}
-
 /**
  * Why a certificate, whose chain has been verified, is not one of the control plane that is meant; undefined if it is.
  * Only subject alternative names count (RFC 9525): Node would take the common name where there is no DNS name, which an
- * authority that vouches for URIs need not have looked at.
+ * authority that vouches for URIs need not have looked at. `identities`: URIs and `dns:NAME`s, `*` stands for any
+ * characters. It must have one of them; where there are none, it must be for the host.
  */
 export function identityError(
-  { host, identities }: ServerIdentity,
+  host: string,
+  identities: readonly string[],
   peer: PeerCertificate,
 ): Error | undefined {
   const names = peer.subjectaltname ?? '';

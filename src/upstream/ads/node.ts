@@ -1,10 +1,11 @@
 import { createHash } from 'node:crypto';
-import { create, fromBinary, type JsonObject, type JsonValue, toBinary } from '@bufbuild/protobuf';
+import { create, fromBinary, type JsonObject, toBinary } from '@bufbuild/protobuf';
 import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
 import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../wire/between-relays.ts';
+import { isJsonObject } from '../../wire/json-fault.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {
@@ -83,11 +84,7 @@ function write(node: RelayNode, [field = '', ...rest]: readonly string[], value:
 function inside(object: JsonObject, [key = '', ...rest]: readonly string[], value: string): JsonObject {
   if (rest.length === 0) return { ...object, [key]: value };
   const below = Object.hasOwn(object, key) ? object[key] : undefined;
-  return { ...object, [key]: inside(isObject(below) ? below : {}, rest, value) };
-}
-
-function isObject(value: JsonValue | undefined): value is JsonObject {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
+  return { ...object, [key]: inside(isJsonObject(below) ? below : {}, rest, value) };
 }
 
 /** A longer value, once escaped, becomes its beginning and a hash. */

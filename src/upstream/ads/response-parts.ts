@@ -33,10 +33,16 @@ export class ResponseParts {
   /** Each body with its hash, also in a small response: by it a repeated one is known. */
   readonly #hashed: boolean;
   readonly #pace: ReadingPace;
+  readonly #mayLackBody: (put: Put) => boolean;
 
-  constructor(rules: AcceptanceRules, { protocol, locators, entriesPerTurn }: MachineOptions) {
+  constructor(
+    rules: AcceptanceRules,
+    { protocol, locators, entriesPerTurn }: MachineOptions,
+    mayLackBody: (put: Put) => boolean,
+  ) {
     const isDelta = protocol === 'DELTA';
     this.#rules = rules;
+    this.#mayLackBody = mayLackBody;
     this.#readResource = isDelta ? readDeltaResource : readSotwResource;
     this.#entriesPerTurn = entriesPerTurn;
     this.#hashed = isDelta && locators;
@@ -48,6 +54,8 @@ export class ResponseParts {
     const isHashed = this.#hashed || end - start > this.#entriesPerTurn;
     const accept = (resource: IncomingResource): Result<Put> => {
       const put = acceptResource(this.#rules, resource, seen);
+      if (put.ok && resource.any === undefined && !this.#mayLackBody(put.value))
+        return fail(withoutBody(resource));
       return put.ok && isHashed ? ok(withPayload(put.value)) : put;
     };
     const place = (index: number): string => `resource ${index + 1} of ${entries.length}`;
@@ -195,5 +203,8 @@ function identify(rules: AcceptanceRules, received: IncomingName): Result<Identi
 function twice(name: string): string {
   return `${named(name)} comes twice with the same constraints`;
 }
+
+const withoutBody = ({ name }: IncomingResource): string =>
+  `${named(name)} has no body; that is accepted with a ttl, or with the version that was sent before`;
 
 const named = (name: string): string => `resource ${quote(name, 200)}`;

@@ -10,7 +10,7 @@ import { Code } from '../../wire/grpc-status.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { ChannelStream } from './channel.ts';
-import type { AdsConnection, ConnectedStream } from './connection.ts';
+import type { AdsConnection } from './connection.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type Holders, mostAwaited, type ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
@@ -240,8 +240,7 @@ interface OpenStream {
  * One ADS stream of a session, again and again: it tells the protocol state machine what happens and carries out the
  * effects.
  */
-class AdsStream implements ConnectedStream {
-  refusal: string | undefined;
+class AdsStream {
   /** Some interests were not subscribed again, because they are idle. */
   hasSuspended = false;
   readonly machine: StreamMachine;

@@ -17,7 +17,7 @@ import type { ByteRanges, IncomingResponse } from '../../wire/response-reader.ts
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
-import { type AcceptanceRules, ResponseParts } from './response-parts.ts';
+import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { SubscribedType } from './subscribed-type.ts';
 import { SubscribedAgain, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
@@ -172,8 +172,11 @@ export class SotwType extends SubscribedType {
     const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
-    // What is held goes with a response that lacks it, not with silence.
-    if (!extend && !this.holds(subscription) && !isUnknownAbove) return 'absent';
+    // What is held goes with a response that lacks it, not with silence. What this stream has delivered of a glob by
+    // another name stays with that.
+    const isHeld =
+      subscription.kind === 'glob' ? this.holdsUnconfirmed(subscription) : this.holds(subscription);
+    if (!extend && !isHeld && !isUnknownAbove) return 'absent';
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -198,14 +201,21 @@ export class SotwType extends SubscribedType {
     return this.#on.subscribedAgain.unanswered(this.subscriptions);
   }
 
+  /** A heartbeat: only its TTL is new, or it has none any more (protocol §4.11). Its version is mostly the response's. */
+  protected mayLackBody({ any, name, constraints, ttlMilliseconds, version }: Put, ofAll: string): boolean {
+    if (any !== undefined || ttlMilliseconds !== undefined) return any === undefined;
+    const known = this.acked.get(name, constraints.key);
+    return known?.confirmed === true && (version === '' ? ofAll === this.version : version === known.version);
+  }
+
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const { rules, acked, stream } = this;
+    const { rules, acked } = this;
     const fullState = this.#isFull;
     const last = this.#previous?.rules === rules ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? this.#storeSwept : last?.constrained === false;
-    const parts = new ResponseParts(rules, stream.options);
+    const parts = this.partsOf(response);
     const reading = yield* readSotw(parts, acked, fullState, comparable ? last : undefined, response);
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
@@ -245,10 +255,12 @@ export class SotwType extends SubscribedType {
     let isRepeatable = true;
     for (const put of reading.puts) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
-      if (ttlMilliseconds !== undefined) isRepeatable = false; // each response starts it anew
+      // Each response starts a TTL anew, and without a body its version counts.
+      if (ttlMilliseconds !== undefined || put.any === undefined) isRepeatable = false;
       if (!subscriptions.includes(name, aliases)) {
         isRepeatable = false; // nobody subscribes to it, or not any more
-      } else if (put.any === undefined && ttlMilliseconds !== undefined) {
+      } else if (put.any === undefined) {
+        if (!this.mayLackBody(put, ofAll)) continue;
         if (acked.get(name, constraints.key) !== undefined)
           heartbeats.push({ name, constraints, ttlMilliseconds });
       } else {
@@ -353,11 +365,6 @@ interface SotwReading {
   readonly identities: readonly Identity[];
 }
 
-/** Where a resource was in the part of the previous response that is not there again. */
-interface Placed extends Identity {
-  readonly at: number;
-}
-
 /** Judges a response; with a previous one, only what differs from it, unless that is not enough. */
 function* readSotw(
   parts: ResponseParts,
@@ -373,7 +380,7 @@ function* readSotw(
   if (!read.ok) return read;
   const known = previous?.identities ?? [];
   const replaced = known.slice(prefix, known.length - suffix);
-  const before = new VariantSet<Placed>(
+  const before = new VariantSet<Identity & { readonly at: number }>(
     replaced.map(({ name, constraints }, at) => ({ name, constraints, at })),
   );
   const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);

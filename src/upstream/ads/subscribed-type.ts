@@ -6,6 +6,7 @@ import {
   type Holder,
   type Interest,
   type Move,
+  type Put,
   type Removal,
   type ResourceError,
   roleOf,
@@ -20,7 +21,7 @@ import type { ErrorDetail } from '../../wire/requests.ts';
 import type { IncomingResponse } from '../../wire/response-reader.ts';
 import type { Identity } from '../variant-set.ts';
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
-import type { AcceptanceRules } from './response-parts.ts';
+import { type AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
 import type { Awaited, StreamEffects } from './stream-effects.ts';
 import {
@@ -126,6 +127,8 @@ export abstract class SubscribedType {
   ): readonly OutgoingRequest[];
   /** An ACK, or with `lastNack` a NACK, of `nonce`. */
   protected abstract reply(): OutgoingRequest;
+  /** Whether a resource without a body says something else. `version`: of its response. */
+  protected abstract mayLackBody(put: Put, version: string): boolean;
   /**
    * Which of these wildcards and globs a response may answer. It may also be an update, or answer another subscription.
    */
@@ -341,6 +344,14 @@ export abstract class SubscribedType {
     this.#awaitAnswers(subscribed);
   }
 
+  /** To read a response with. What was unsubscribed may be named in what is on its way. */
+  protected partsOf({ version }: IncomingResponse): ResponseParts {
+    const { subscriptions, rules, stream } = this;
+    const isLeft = ({ name, aliases }: Put): boolean =>
+      this.isSomethingLeaving || !subscriptions.includes(name, aliases);
+    return new ResponseParts(rules, stream.options, (put) => isLeft(put) || this.mayLackBody(put, version));
+  }
+
   /** A response has been judged by these rules. */
   received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
     const { nonce } = response;
@@ -551,7 +562,7 @@ export abstract class SubscribedType {
     if (error === undefined || this.isFailing(selector)) return;
     subscription.error = undefined;
     subscription.failed = false;
-    if (resolved) this.#concluded.resolved.push(...interests.values());
+    if (resolved) for (const interest of interests.values()) this.#concluded.resolved.push(interest);
     if (kind !== 'wildcard') return;
     const message = `upstream has answered ${selector}: its error is over`;
     this.stream.add({ kind: 'log', level: 'info', message, type: this.type });

@@ -16,7 +16,7 @@ import { typeInfo } from '../../model/types.ts';
 import type { UpdateMetrics, Upstream, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import type { Log } from '../../observe/log.ts';
 import { DirectoryWatches, type WatchDirectory } from '../../wire/directory-watches.ts';
-import { type ClaimOptions, claims } from '../claims.ts';
+import { type Claims, claims } from '../claims.ts';
 import { VariantSet } from '../variant-set.ts';
 import {
   describe,
@@ -39,7 +39,7 @@ export interface FilesystemOptions {
   readonly name: string;
   /** A directory, or one file; relative to the working directory. */
   readonly path: string;
-  readonly claims: ClaimOptions;
+  readonly claims: Claims;
   /** limits.max_constraint_depth. */
   readonly maxConstraintDepth: number;
   /** The upstream that it takes the place of. What that has read of the same path stays its last good content. */
@@ -370,15 +370,7 @@ function areSame(before: Files, now: Files): boolean {
   );
 }
 
-/** All resources of one type, of all files. */
-interface TypeContent {
-  readonly version: string;
-  /** Equal: nothing of this type changed. */
-  readonly digest: string;
-  readonly puts: readonly Put[];
-  /** By name, and by the other names by which they may be subscribed (protocol §4.8). */
-  readonly called: ReadonlyMap<ResourceName, readonly Put[]>;
-}
+type TypeContent = ReturnType<typeof contentOf>;
 
 /** The variants of one type, by name and constraints, while the files are joined. */
 type Joined = Map<ResourceName, Map<string, FileResource>>;
@@ -419,7 +411,8 @@ export function mergeScan(
   return { types, problems };
 }
 
-function contentOf(names: Joined): TypeContent {
+/** All resources of one type, of all files. Equal digests: nothing of this type changed. */
+function contentOf(names: Joined) {
   const all = [...names.values().flatMap((variants) => variants.values())];
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
@@ -433,6 +426,7 @@ function contentOf(names: Joined): TypeContent {
     version: others.length === 0 && only !== '' ? only : digest,
     digest,
     puts,
+    /** By name, and by the other names by which they may be subscribed (protocol §4.8). */
     called,
   };
 }

@@ -37,7 +37,7 @@ import { envoyRegistry, jsonToBytes, messageName, textToBytes } from '../../wire
 import { VariantSet } from '../variant-set.ts';
 
 /** A file's content, and how to find a resource in it. */
-export interface ParsedFile {
+interface ParsedFile {
   readonly response: DiscoveryResponse;
   /** Where a resource of the response is; undefined where the format has no lines. Holds the text. */
   readonly placeOf: (index: number) => Place | undefined;

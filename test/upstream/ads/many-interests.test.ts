@@ -8,5 +8,7 @@ describe('one response', () => {
     conversation.say('connect');
     const said = conversation.say('< cds 1 a shop:1@1');
     expect(said.some((line) => line.startsWith('='))).to.equal(true);
+    conversation.say('< cds 2 b !shop:UNAVAILABLE');
+    expect(conversation.say('< cds 3 c shop:2@2').some((line) => line.startsWith('='))).to.equal(true);
   });
 });

@@ -50,7 +50,7 @@ describe("a control plane's certificate", () => {
     const wanted = identities.length === 0 ? host : `one of ${identities.join(', ')} at ${host}`;
     it(`${kind}, wanted ${wanted}: ${accepted ? 'accepted' : 'refused'}`, () => {
       const { certificate } = issueCertificate({ name: 'cp.test', ...certificates[kind] });
-      const error = identityError({ host, identities }, new X509Certificate(certificate).toLegacyObject());
+      const error = identityError(host, identities, new X509Certificate(certificate).toLegacyObject());
       expect(error === undefined, String(error)).to.equal(accepted);
     });
   }
@@ -58,12 +58,10 @@ describe("a control plane's certificate", () => {
   it('a refusal names what it has and what was wanted', () => {
     const { certificate } = issueCertificate({ name: 'cp.test', uris: [plane], dns: ['cp.test'] });
     const peer = new X509Certificate(certificate).toLegacyObject();
-    expect(identityError({ host: 'a.test', identities: [] }, peer)?.message).to.equal(
+    expect(identityError('a.test', [], peer)?.message).to.equal(
       `the control plane's certificate has URI:${plane}, DNS:cp.test: it is not for a.test (see server_name and server_identities)`,
     );
-    expect(
-      identityError({ host: 'a.test', identities: ['dns:b.test', 'spiffe://x/y'] }, peer)?.message,
-    ).to.equal(
+    expect(identityError('a.test', ['dns:b.test', 'spiffe://x/y'], peer)?.message).to.equal(
       `the control plane's certificate has URI:${plane}, DNS:cp.test: none of it is in server_identities: dns:b.test, spiffe://x/y`,
     );
   });

@@ -256,7 +256,8 @@ function formatTransaction(transaction: Transaction): string {
     words.push(`${name}${formatted(constraints)}:${contentOf(any)}${own}`);
   }
   for (const { name, constraints } of transaction.removals) words.push(`-${name}${formatted(constraints)}`);
-  for (const { name, constraints } of transaction.heartbeats) words.push(`~${name}${formatted(constraints)}`);
+  for (const { name, constraints, ttlMilliseconds } of transaction.heartbeats)
+    words.push(`~${name}${formatted(constraints)}${ttlMilliseconds === undefined ? ':ended' : ''}`);
   for (const { name, code } of transaction.resourceErrors) words.push(`!${name}:${code}`);
   if (transaction.complete) words.push('complete');
   if (transaction.cannotDelete) words.push('partial');

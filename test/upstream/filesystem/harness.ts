@@ -5,7 +5,7 @@ import { resourceName, typeUrl } from '../../../src/model/brand.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import type { Interest, Removal, Transaction } from '../../../src/model/transaction.ts';
-import { CLAIMS_EVERYTHING, type ClaimOptions } from '../../../src/upstream/claims.ts';
+import { CLAIMS_EVERYTHING, type Claims } from '../../../src/upstream/claims.ts';
 import {
   type FilesystemOptions,
   FilesystemUpstream,
@@ -52,12 +52,7 @@ export class Harness {
   readonly upstream: FilesystemUpstream;
   readonly #waiting = new Set<() => void>();
 
-  private constructor(
-    root: string,
-    path: string,
-    claims: ClaimOptions,
-    options: Partial<FilesystemOptions> = {},
-  ) {
+  private constructor(root: string, path: string, claims: Claims, options: Partial<FilesystemOptions> = {}) {
     this.root = root;
     this.path = path;
     const log = {
