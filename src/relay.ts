@@ -189,7 +189,10 @@ export class Relay implements UpstreamSink {
     for (const upstream of upstreams) upstream.start();
   }
 
-  /** Others from now on. What came from one that is gone stays until whoever serves it now has answered. */
+  /**
+   * Others from now on. What came from one that is gone stays until whoever serves it now has answered. What is absent as
+   * another one has said, or as nobody served it, is unknown until then.
+   */
   replace(upstreams: readonly Upstream[]): void {
     const before = this.#upstreams;
     this.#upstreams = upstreams;
@@ -199,16 +202,34 @@ export class Relay implements UpstreamSink {
       this.store.markRestored(upstream.name, (...of) => this.servedBy(...of));
     }
     const registry = this.views.interests;
-    for (const interest of [...registry.all()]) {
-      const { type, selector } = interest;
-      const now = this.#upstreamOf(type, selector);
-      if (now === before.find((upstream) => upstream.claims(type, selector))) continue;
+    const moved = [...registry.all()]
+      .map((interest) => ({
+        interest,
+        was: this.#upstreamOf(interest.type, interest.selector, before),
+        now: this.#upstreamOf(interest.type, interest.selector),
+      }))
+      .filter(({ was, now }) => was !== now);
+    const toOthers = moved.filter(({ was, now }) => now !== undefined && now.name !== was?.name);
+    this.#forgetAbsent(toOthers.map(({ interest }) => interest));
+    for (const { interest, now } of moved) {
       if (now === undefined) this.apply(unclaimed(interest));
       else now.subscribe(interest);
       if (registry.isIdle(interest)) now?.markIdle?.(interest);
     }
     for (const upstream of upstreams) if (!before.includes(upstream)) upstream.start();
     this.changed();
+  }
+
+  /** The relay above has other upstreams for these: what it did not have is asked once more, if somebody wants it. */
+  askAgain(moved: (interest: Interest) => boolean): void {
+    const registry = this.views.interests;
+    const absent = this.#forgetAbsent([...registry.all()].filter(moved));
+    const { idle = [], wanted = [] } = Object.groupBy(absent, (one) =>
+      registry.isIdle(one) ? 'idle' : 'wanted',
+    );
+    for (const interest of idle) registry.endIfIdle(interest);
+    for (const interest of wanted) this.#each(interest, (upstream) => upstream.unsubscribe(interest));
+    for (const interest of wanted) this.#each(interest, (upstream) => upstream.subscribe(interest));
   }
 
   apply(transaction: Transaction): void {
@@ -284,9 +305,9 @@ export class Relay implements UpstreamSink {
   }
 
   /** Of a type of the xDS protocol nothing has the empty name; of others a singleton has (protocol §5b.8). */
-  #upstreamOf(type: TypeUrl, selector: string): Upstream | undefined {
+  #upstreamOf(type: TypeUrl, selector: string, among = this.#upstreams): Upstream | undefined {
     if (selector === '' && isKnownType(type)) return undefined;
-    return this.#upstreams.find((upstream) => upstream.claims(type, selector));
+    return among.find((upstream) => upstream.claims(type, selector));
   }
 
   /**
@@ -311,6 +332,15 @@ export class Relay implements UpstreamSink {
       heartbeats: own(said.heartbeats),
       resourceErrors: own(said.resourceErrors),
     };
+  }
+
+  /** Another one answers these from now on: of what is not cached nothing is known until then. Returns that. */
+  #forgetAbsent(interests: readonly Interest[]): readonly Interest[] {
+    const absent = interests.filter((interest) => !this.#stores.holds(interest));
+    for (const [type, unresolved] of Map.groupBy(absent, (interest) => interest.type))
+      for (const side of this.#stores.separate)
+        this.#publish(this.#stores.restamp({ type, moves: [], unresolved }, side));
+    return absent;
   }
 
   /** The upstream that serves this; where each side has one, both have every interest. False: nobody serves it. */

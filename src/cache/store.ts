@@ -39,6 +39,8 @@ import type { InterestState } from './interests.ts';
 import { type Column, type StoreOptions, type TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges, restamp, Update, VariantRemover } from './update.ts';
 
+const columns = ['said', 'released', 'canary'] as const;
+
 /** Answers the questions of views from one column of the cache. */
 export class CatalogReader implements Catalog {
   readonly tables: TypeTables;
@@ -243,10 +245,8 @@ export class Store extends CatalogReader {
     const changes = restamp(table, moves, 'said', next);
     for (const side of ['released', 'canary'] as const) restamp(table, moves, side, next);
     this.held.restamped(table, change);
-    for (const interest of unresolved) {
-      table.interests.forgetAnswer(interest);
-      this.tables.journal.interest(interest);
-    }
+    new VariantRemover(table, changes).forgetAnswers(unresolved);
+    for (const interest of unresolved) this.tables.journal.interest(interest);
     return this.#commit(table, changes, undefined, undefined, receivedAt);
   }
 
@@ -264,6 +264,12 @@ export class Store extends CatalogReader {
     }
   }
 
+  /** Whether something is cached for an interest, whoever sees it. */
+  holds(interest: Interest): boolean {
+    const table = this.tables.get(interest.type);
+    return columns.some((column) => table?.hasVariant(interest, column) === true);
+  }
+
   /** Upstream has said it, and its time to live has not passed. */
   has({ type, name, constraints }: VariantKey): boolean {
     return this.tables.get(type)?.resources.get(name)?.variants.get(constraints.key) !== undefined;
@@ -272,7 +278,7 @@ export class Store extends CatalogReader {
   /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
   deadline({ type, name, constraints }: VariantKey): number {
     const table = this.tables.get(type);
-    const deadlines = (['said', 'released', 'canary'] as const).map(
+    const deadlines = columns.map(
       (column) => table?.own(name, column)?.variants.get(constraints.key)?.variant.ttl?.deadline,
     );
     return Math.min(...deadlines.map((deadline = Number.POSITIVE_INFINITY) => deadline));
@@ -567,6 +573,11 @@ export class SideStores {
   /** See Store. */
   deadline(variant: VariantKey): number {
     return Math.min(...this.separate.map((side) => this.#stores[side].deadline(variant)));
+  }
+
+  /** See Store. */
+  holds(interest: Interest): boolean {
+    return this.separate.some((side) => this.#stores[side].holds(interest));
   }
 
   addInterest(interest: Interest): void {

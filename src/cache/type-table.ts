@@ -241,9 +241,15 @@ export class TypeTable {
   }
 
   /** Whether there is a resource for an interest, or upstream has answered a wildcard. */
-  hasContent({ selector, parameters }: Interest, column: Column = 'said'): boolean {
+  hasContent(interest: Interest, column: Column = 'said'): boolean {
+    const { selector, parameters } = interest;
+    if (selector === WILDCARD && this.interests.get(selector, parameters)?.answer !== undefined) return true;
+    return this.hasVariant(interest, column);
+  }
+
+  /** Whether there is a resource for an interest. */
+  hasVariant({ selector, parameters }: Interest, column: Column): boolean {
     const isWildcard = selector === WILDCARD;
-    if (isWildcard && this.interests.get(selector, parameters)?.answer !== undefined) return true;
     return this.namesOf(selector, column).some((name) => {
       const matches = this.resource(name, column)?.variants.match(parameters) ?? [];
       return matches.some((entry) => !isWildcard || isHeldByWildcard(entry));

@@ -136,6 +136,29 @@ export class VariantRemover {
     }
   }
 
+  /**
+   * Others will answer these. What is cached stays until then; of what is not, nothing is known, and what was said to be
+   * wrong with it counts no more.
+   */
+  forgetAnswers(interests: readonly Interest[]): void {
+    const { interests: all, resources } = this.table;
+    for (const interest of interests) all.forgetAnswer(interest);
+    const isForgotten = (selector: Selector, constraints: Constraints): boolean =>
+      Iterator.from(all.named(selector)?.matching(constraints) ?? []).every(
+        ({ answer }) => answer === undefined,
+      );
+    for (const { selector, parameters } of interests) {
+      this.changes.touch(selector, UNCONSTRAINED);
+      const cached = resources.get(selector);
+      if (cached?.resourceErrors === undefined || cached.variants.match(parameters).length > 0) continue;
+      this.endErrors(
+        selector,
+        cached,
+        (constraints) => constraints.matches(parameters) && isForgotten(selector, constraints),
+      );
+    }
+  }
+
   /** An error beside a missing resource would mean that it is not deleted (protocol §8). */
   protected missing(name: ResourceName, cached: CachedResource, constraints: Constraints): void {
     if (this.#saidByUpstream && cached.resourceErrors !== undefined)

@@ -163,12 +163,15 @@ export class Worker {
 
   receive(message: Exclude<ToWorker, Start>): void {
     switch (message.kind) {
-      case 'reload':
-        this.#outageGate.reload(message.config.upstreams);
+      case 'reload': {
+        const hasMoved = this.#outageGate.reload(message.config.upstreams);
         this.#traffic.reload(message.config);
         this.#rollout = message.config.rollout;
         this.#core.reload(workerConfig(message.config, this.#start.ports));
+        // The primary has forgotten what others have said of it (Relay.replace), and says so by its silence alone.
+        this.#core.relay.askAgain(hasMoved);
         return;
+      }
       case 'primary_state': {
         this.#primaryState = message;
         const refusesMore = this.#outageGate.update(message);
@@ -362,8 +365,14 @@ export class OutageGate {
     });
   }
 
-  reload(upstreams: readonly ClaimingUpstream[]): void {
+  /** Returns whether another upstream than before serves an interest. */
+  reload(upstreams: readonly ClaimingUpstream[]): (interest: Interest) => boolean {
+    const before = this.#upstreams;
     this.#upstreams = upstreams;
+    return ({ type, selector }) => {
+      const now = claimant(upstreams, type, selector);
+      return now !== undefined && now.name !== claimant(before, type, selector)?.name;
+    };
   }
 
   /** True: an upstream refuses parameter sets that it has not refused before. */

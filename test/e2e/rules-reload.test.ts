@@ -211,6 +211,50 @@ describe('a reload of the parameter rules', function () {
   });
 
   for (const workers of [0, 1])
+    it(`§6.6 what nobody served is unknown once an upstream claims it, until that has answered (workers: ${workers})`, async () => {
+      const second = await new Mirror().start();
+      try {
+        const [first] = config().upstreams;
+        const only = { workers, drain_timeout: '100ms', upstreams: [{ ...first, types: ['rds'] }] };
+        const other = {
+          name: 'other',
+          types: ['cds'],
+          ads: { endpoints: [`127.0.0.1:${second.plane.port}`] },
+        };
+        await using relay = await RelayProcess.start(only);
+        using connections = new Connections(relay.xds);
+        const comesWith = (name: string): VariantClient => {
+          const client = connections.open({ protocol: 'delta', content: () => '' });
+          client.delta('cds', { resourceNamesSubscribe: [name], initialResourceVersions: { shop: '1@1' } });
+          return client;
+        };
+        const names = ['*', 'shop'];
+        const before = names.map(comesWith);
+        for (const client of before)
+          await eventually(() => expect(client.heard()).to.deep.equal([['-shop']]));
+
+        second.silent = '';
+        await relay.reconfigure({ ...only, upstreams: [...only.upstreams, other] });
+        await eventually(() => expect(second.plane.openStreams).to.have.length(2));
+        const hearNothing = (...clients: readonly VariantClient[]): Promise<void> =>
+          always(() => {
+            for (const client of clients) expect(client.heard()).to.deep.equal([]);
+          }, 300);
+        await hearNothing(...before);
+        const after = names.map(comesWith);
+        await hearNothing(...before, ...after);
+        second.speak();
+        for (const [wild, named] of [before, after]) {
+          await wild?.gets('cds', ['only-: ', 'shop: ']);
+          await named?.gets('cds', ['shop: ']);
+        }
+        expect(relay.faults()).to.deep.equal([]);
+      } finally {
+        second.plane.kill();
+      }
+    });
+
+  for (const workers of [0, 1])
     it(`§6.6 what one upstream claims no later one serves, whatever is reloaded (workers: ${workers})`, async () => {
       using first = new ResourceFiles();
       using second = new ResourceFiles();

@@ -5,7 +5,14 @@ import { type Holder, type Transaction, transaction } from '../../src/model/tran
 import { CLAIMS_EVERYTHING, claims } from '../../src/upstream/claims.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import { namePatterns } from '../security/name-patterns.ts';
-import { type DeltaClient, InMemoryRelay, put, ScriptedUpstream } from '../support/in-memory-relay.ts';
+import {
+  type DeltaClient,
+  InMemoryRelay,
+  put,
+  resources,
+  ScriptedUpstream,
+  type SotwClient,
+} from '../support/in-memory-relay.ts';
 import { told } from '../support/variants.ts';
 
 const cds = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
@@ -217,6 +224,77 @@ describe('§6.6 what an upstream says of names that an earlier one serves', () =
     const client = subscribing('alias');
     says(aliases, {}, { puts: [put(cds, 'name', 'it', { aliases: ['alias'] })] });
     expect(heard(client)).to.deep.equal(['+name it']);
+  });
+
+  describe('a reload that gives an upstream what was absent as another one said, or as nobody served it', () => {
+    const glob = 'xdstp://example.com/envoy.config.cluster.v3.Cluster/all/*';
+    const prefixes = ['*', 'plain', 'xdstp'];
+    const plain = new Claiming('plain', ...prefixes);
+    /** Before it nobody has a claim to these, or one that has nothing of them. */
+    const formers = {
+      nobody: [new Claiming('former', 'other')],
+      'another upstream': [new Claiming('former', ...prefixes)],
+    };
+    const subscribes = (name: string, member: string): DeltaClient => {
+      const client = lab.delta();
+      client.send('cds', {
+        resourceNamesSubscribe: [name],
+        initialResourceVersions: { [member]: '1@1' },
+      });
+      return client;
+    };
+    const comesBack = (name: string): SotwClient => {
+      const client = lab.sotw();
+      client.send('cds', { resourceNames: [name], versionInfo: '2' });
+      return client;
+    };
+
+    for (const [who, [former]] of Object.entries(formers)) {
+      for (const name of ['*', 'plain', glob]) {
+        const member = name === glob ? glob.replace('*', 'a') : 'plain';
+        describe(`${name}, of ${who}`, () => {
+          let before: DeltaClient;
+
+          beforeEach(() => {
+            if (former === undefined) throw new Error('there is one');
+            for (const upstream of [plain, former]) upstream.interests.clear();
+            lab.relay.replace([former]);
+            before = subscribing(name);
+            if (who !== 'nobody') says(former, {});
+            before.received();
+            lab.relay.replace([plain, former]);
+            lab.settle();
+          });
+
+          it('§3.9 is unknown to who comes, until that has answered', () => {
+            const [delta, sotw] = [subscribes(name, member), comesBack(name)];
+            expect([...delta.received(), ...sotw.received(), ...before.received()]).to.deep.equal([]);
+            says(plain, { [member]: 'plain' });
+            expect(heard(delta)).to.deep.equal([`+${member} plain`]);
+            expect(heard(before)).to.deep.equal([`+${member} plain`]);
+            const state = sotw.one();
+            expect([resources(state), state.resourceErrors]).to.deep.equal([{ [member]: 'plain' }, []]);
+          });
+
+          it('is absent once that says so', () => {
+            const [delta, sotw] = [subscribes(name, member), comesBack(name)];
+            says(plain, {});
+            expect(heard(delta)).to.include(`-${member}`);
+            const state = sotw.one();
+            expect([resources(state), state.resourceErrors]).to.deep.equal([{}, []]);
+          });
+
+          it('§8.4 who comes while that is down is told UNAVAILABLE, and not that it does not exist', () => {
+            plain.down = true;
+            const [delta, sotw] = [subscribes(name, member), comesBack(name)];
+            plain.down = false;
+            expect([delta.status?.code, sotw.status?.code]).to.deep.equal([14, 14]);
+            expect([...delta.received(), ...sotw.received()]).to.deep.equal([]);
+            expect(before.status, 'it was answered').to.equal(undefined);
+          });
+        });
+      }
+    }
   });
 
   for (const role of ['wildcard', 'named'] as const) {

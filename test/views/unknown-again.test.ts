@@ -60,9 +60,11 @@ function start() {
   const selection = Selection.of([
     { selector: name, spelling: 'shop', locator: true, parameters, locatorParameters },
   ]);
-  const client = views.open(cds, asDelta, selection, ALLOW_ALL, { wake: () => undefined, payer: undefined });
-  const takes = (): string[] => {
-    const response = client.take(defersNothing);
+  const opens = () =>
+    views.open(cds, asDelta, selection, ALLOW_ALL, { wake: () => undefined, payer: undefined });
+  const client = opens();
+  const takes = (one = client): string[] => {
+    const response = one.take(defersNothing);
     // Without the five bytes of the gRPC prefix.
     return response === undefined
       ? []
@@ -80,7 +82,7 @@ function start() {
   expect(takes(), 'nothing is concluded from the unknown').to.deep.equal([]);
   const subscribesAgain = (): void =>
     client.select(selection, ALLOW_ALL, new Set(selection.entries.keys()), []);
-  return { takes, says, store, views, subscribesAgain };
+  return { takes, says, store, views, opens, subscribesAgain };
 }
 
 describe('what a client has and nothing is known of any more', () => {
@@ -120,6 +122,21 @@ describe('what a client has and nothing is known of any more', () => {
     const { takes, says } = start();
     says(before, 'old');
     expect(takes()).to.deep.equal([]);
+  });
+});
+
+describe('what is absent, and nothing is known of any more', () => {
+  it('is not said to be absent to who comes, until it is known again', () => {
+    const { takes, says, store, views, opens } = start();
+    const interest = { type: cds, selector: name, parameters };
+    views.publish(store.apply(transaction({ holder: namedHolder, type: cds, resolved: [interest] })));
+    expect(takes()).to.deep.equal(['-shop {env == "prod"}']);
+    views.publish(store.restamp({ type: cds, moves: [], unresolved: [interest] }));
+    const newcomer = opens();
+    expect([...takes(newcomer), ...takes()]).to.deep.equal([]);
+    says(after, 'new');
+    for (const one of [newcomer, undefined])
+      expect(takes(one)).to.deep.equal(['+shop {env == "prod" and group == "a"} new']);
   });
 });
 
