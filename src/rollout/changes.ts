@@ -80,6 +80,15 @@ export class Changes {
     return new Set(this.#frozen.flatMap(({ classes }) => [...classes]));
   }
 
+  /** How far the change of each class has come, though its clients came later: the wave, where it is not the first. */
+  reached(): ReadonlyMap<string, number> {
+    const reached = new Map<string, number>();
+    for (const { judge, classes } of this.shown)
+      for (const [classKey, wave] of judge.reach(classes))
+        reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
+    return reached;
+  }
+
   /** All of which there is something to say. */
   get all(): readonly Change[] {
     return this.queued === undefined ? this.rows : [...this.rows, this.queued];

@@ -208,8 +208,8 @@ export class Rollout {
       shown: pending.filter(
         ({ key, masked }) => masked !== undefined || shown === undefined || shown.keys.has(key),
       ),
-      /** In which wave that change is, from 1; 0: nothing waits. */
-      wave: this.#waveOf(shown),
+      /** In which wave that change is, from 1, where what has just come is; 0: nothing waits. */
+      wave: shown?.judge.wave ?? (this.#waits ? 1 : 0),
       /** The bake of each wave, in milliseconds. */
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       /** When its wave is over, if nothing else happens. */
@@ -242,11 +242,6 @@ export class Rollout {
       freezes: holds.freezes,
       ...this.#options.revisions(),
     };
-  }
-
-  /** What has just come is in the first one. */
-  #waveOf(shown: Change | undefined): number {
-    return shown?.judge.wave ?? (this.#waits ? 1 : 0);
   }
 
   /** Everybody gets what waits, whatever the canaries say. How many names; the error: nothing waits. */
@@ -303,6 +298,11 @@ export class Rollout {
     return ok(names.value.length);
   }
 
+  /** Must be called before the gate replaces what these mean. */
+  rollsBack(filters: readonly Scope[]): void {
+    this.#verdicts.rollsBack(this.#found(), filters);
+  }
+
   /** The error: it is frozen already. */
   freeze(filter: Scope, decision: Decision): Result<undefined> {
     const added = this.#options.gate.freeze(filter, decision);
@@ -348,10 +348,10 @@ export class Rollout {
     return !this.#isOver && this.#judged.waiting.names.length > 0;
   }
 
-  /** What was found bad since the start, and what is known from before it. */
+  /** What was found bad before the start, and since. */
   #found(): readonly Verdict[] {
     const before = this.#verdicts.restored();
-    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts, ...before];
+    return [...before, ...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -438,13 +438,9 @@ export class Rollout {
     return others.length > 0;
   }
 
-  /** How far the change of each class has come, though its clients came later. True: some may be on another side. */
+  /** True: some clients may be on another side. */
   #reach(): boolean {
-    const reached = new Map<string, number>();
-    for (const { judge, classes } of this.#changes.shown)
-      for (const [classKey, wave] of judge.reach(classes))
-        reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
-    const moved = this.canaries.reach(reached);
+    const moved = this.canaries.reach(this.#changes.reached());
     if (moved === undefined) return false;
     this.#staffed = undefined;
     this.#options.fleet.moved(moved);
@@ -504,7 +500,7 @@ export class Rollout {
       if (this.#waits) this.#members = [];
       else {
         this.#staffed = undefined;
-        this.#ends.over();
+        this.#ends.over(this.#judged.frozen);
       }
       this.#arrange(waiting, now);
       this.#reach();

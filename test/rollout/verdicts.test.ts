@@ -162,6 +162,31 @@ class Setting {
     this.clock.advance(100);
   }
 
+  /** The canary leaves for good. */
+  canaryLeaves(): void {
+    for (const stream of this.canaries.splice(0)) this.rollout.canaryEnded(stream);
+    this.clock.advance(2000);
+  }
+
+  /** Everybody gets `released`, until `unfreeze`. */
+  rollsBack(): void {
+    const scope = { type: cds };
+    const contents = new Map(
+      ['a', 'b'].map((name) => [
+        resourceName(name),
+        this.store.held.contentOf(cds, resourceName(name), 'released'),
+      ]),
+    );
+    this.rollout.rollsBack([scope]);
+    this.store.held.replace(cds, contents, scope, 'a test');
+    this.rollout.freeze(scope, { operator: 'somebody', reason: 'a test' });
+  }
+
+  unfreezes(): void {
+    expect(this.rollout.unfreeze({ type: cds }).ok).to.equal(true);
+    this.clock.advance(2000);
+  }
+
   get state(): string {
     const { state } = this.rollout.report();
     return state.kind === 'HELD' ? `HELD: ${state.reason}` : state.kind;
@@ -381,6 +406,23 @@ describe('promote', () => {
 });
 
 describe('canaries in a freeze', () => {
+  it('that they left before it is not forgotten: nobody else is asked when it ends', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    const names = [new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))))];
+    setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing: { kind: 'waiting' }, names }];
+    setting.rollout.answered();
+    setting.clock.advance(100);
+    setting.canaryLeaves();
+    const { state } = setting;
+    expect(state).to.match(/^HELD: 1 of 1 canary streams ended/);
+    const elected = [...setting.elected];
+    inFreeze(setting, () => setting.clock.advance(2000));
+    setting.clock.advance(2 * minute);
+    expect([setting.state, setting.elected]).to.deep.equal([state, elected]);
+  });
+
   it('who was elected stays one as long as it has what the others have not', () => {
     const setting = new Setting();
     setting.says({ puts: released });
@@ -528,6 +570,144 @@ describe('canaries in a freeze', () => {
       setting.canaries = [];
     });
     expect(setting.rollout.sideOf(newcomer), 'the new content').to.equal('canary');
+  });
+});
+
+describe('what was found bad, after a rollback', () => {
+  /** A canary has rejected `bad`, and everybody has `released` again. */
+  function rolledBack(): Setting {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    setting.rejects();
+    expect(setting.state).to.equal(held);
+    setting.rollsBack();
+    return setting;
+  }
+  const table: readonly Row[] = [
+    { rule: 'upstream says the same', after: (r) => r.unfreezes(), state: held },
+    {
+      rule: 'the canary has left, and the relay starts again',
+      after: (r) => {
+        r.canaryLeaves();
+        const again = Setting.restarted(r);
+        again.says({ puts: bad });
+        again.unfreezes();
+        expect(again.state).to.equal(held);
+        r.unfreezes();
+      },
+      state: held,
+    },
+    {
+      rule: 'one of them is mended meanwhile',
+      after: (r) => {
+        r.says({ puts: [one('a', '3'), one('b', '2')] });
+        r.unfreezes();
+      },
+      state: 'CANARY',
+    },
+    {
+      rule: 'one of them is mended, and bad again',
+      after: (r) => {
+        r.says({ puts: [one('a', '3')] });
+        r.says({ puts: bad });
+        r.unfreezes();
+      },
+      state: held,
+    },
+    {
+      rule: 'one of them is removed meanwhile',
+      after: (r) => {
+        r.says({ removals: [{ name: resourceName('a'), constraints: prod }] });
+        r.unfreezes();
+      },
+      state: 'CANARY',
+    },
+    {
+      rule: 'all of it is taken back',
+      after: (r) => {
+        r.says({ puts: released });
+        r.unfreezes();
+      },
+      state: 'IDLE',
+    },
+    {
+      rule: 'one of them is mended after it',
+      after: (r) => {
+        r.unfreezes();
+        r.says({ puts: [one('a', '3'), one('b', '2')] });
+      },
+      state: 'CANARY',
+    },
+    {
+      rule: 'everything is rolled back again',
+      after: (r) => {
+        r.unfreezes();
+        r.rollsBack();
+        r.unfreezes();
+      },
+      state: held,
+    },
+  ];
+  for (const { rule, after, state } of table)
+    it(`${rule}: ${state}`, () => {
+      const setting = rolledBack();
+      setting.canaries = [];
+      after(setting);
+      expect(setting.state).to.equal(state);
+      if (state === held) expect(setting.saved.verdicts).to.have.length(1);
+      if (state === 'IDLE') expect(setting.saved.verdicts).to.have.length(0);
+    });
+
+  it('clients have left: it stays held', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    const names = [new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))))];
+    setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing: { kind: 'accepted' }, names }];
+    setting.rollout.answered();
+    setting.clock.advance(100);
+    setting.canaryLeaves();
+    const { state } = setting;
+    expect(state).to.match(/^HELD: 1 of 1 canary streams ended/);
+    setting.rollsBack();
+    setting.clock.advance(minute);
+    setting.unfreezes();
+    setting.clock.advance(2 * minute);
+    expect(setting.state).to.equal(state);
+  });
+
+  it('what was discarded stays discarded, until upstream says something else', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
+    const masks = (): readonly unknown[] => setting.store.held.pending.map(({ masked }) => masked);
+    setting.rollsBack();
+    expect(masks()).to.deep.equal(['rolledBack', 'rolledBack']);
+    setting.unfreezes();
+    expect(masks()).to.deep.equal(['discarded', 'discarded']);
+    setting.rollsBack();
+    setting.says({ puts: [one('a', '3')] });
+    setting.unfreezes();
+    expect(masks().toSorted()).to.deep.equal(['discarded', undefined]);
+  });
+});
+
+describe('what was found bad for two reasons', () => {
+  it('is held for the first of them after a restart too', () => {
+    const before = new Setting();
+    before.says({ puts: released });
+    before.says({ puts: bad });
+    before.rejects();
+    before.canaryLeaves();
+    expect(before.state).to.equal(held);
+    let setting = before;
+    for (const _ of [1, 2]) {
+      setting = Setting.restarted(setting);
+      setting.says({ puts: bad });
+      expect([setting.state, setting.saved.verdicts.length]).to.deep.equal([held, 1]);
+    }
   });
 });
 
