@@ -378,7 +378,9 @@ function rollback(
   const state = releasedAt(history, to);
   const said = `rollback to revision ${to}: ${reason}`;
   let changed = 0;
-  for (const type of typesOf(inspected, query)) {
+  const types = typesOf(inspected, query);
+  rollout.rollsBack(types.map((type) => ({ type, upstream })));
+  for (const type of types) {
     const now = relay.store.releasedContents(type);
     const contents = new Map<ResourceName, Content>();
     for (const [name, content] of [...now, ...(state.get(type) ?? [])]) {

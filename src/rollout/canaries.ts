@@ -1,6 +1,7 @@
 import type { Side } from '../model/access.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { SidedClient, Wave } from '../model/rollout.ts';
+import { isEqual } from './waiting.ts';
 
 /** After a restart clients come back within this time: Envoy waits up to 30 s before it tries again. */
 const comeBackMs = 60_000;
@@ -55,6 +56,15 @@ export class Canaries {
     );
     this.reached = reached;
     return (client) => moved(client) || forgotten.has(client.nodeKey);
+  }
+
+  /** Sets `open`. Returns which clients may be on another side now; undefined: it was so before. */
+  restrict(open: ReadonlySet<string> | undefined): ((client: Moved) => boolean) | undefined {
+    const before = this.open;
+    this.open = open;
+    if (before === open || (before !== undefined && open !== undefined && isEqual(before, open)))
+      return undefined;
+    return ({ classKey }) => before?.has(classKey) === false && open?.has(classKey) !== false;
   }
 
   /** Canaries that the rules do not make in the open classes: elected ones, those of before a restart, and all where no rule makes any. */

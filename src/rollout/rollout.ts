@@ -6,8 +6,8 @@ import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
-import { Canaries, type Member, type Moved } from './canaries.ts';
-import { type Change, Changes } from './changes.ts';
+import { Canaries, type Member } from './canaries.ts';
+import { type Change, Changes, stuck } from './changes.ts';
 import { Guard } from './guard.ts';
 import {
   type HoldCause,
@@ -32,8 +32,8 @@ import {
   Judged,
   keysOf,
   matching,
+  nobody,
   nothingOf,
-  type Survey,
   unknownCanary,
   type Waiting,
   WaitingNames,
@@ -45,8 +45,6 @@ const lookMs = 1000;
 const moveMs = 50;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
-
-const nobody: Survey = { complete: true, members: [], canaries: [] };
 
 /** Where a rollout is, for operators. */
 export type RolloutReport = Readonly<ReturnType<Rollout['report']>>;
@@ -208,8 +206,8 @@ export class Rollout {
       shown: pending.filter(
         ({ key, masked }) => masked !== undefined || shown === undefined || shown.keys.has(key),
       ),
-      /** In which wave that change is, from 1; 0: nothing waits. */
-      wave: this.#waveOf(shown),
+      /** In which wave that change is, from 1, where what has just come is; 0: nothing waits. */
+      wave: shown?.judge.wave ?? (this.#waits ? 1 : 0),
       /** The bake of each wave, in milliseconds. */
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       /** When its wave is over, if nothing else happens. */
@@ -244,11 +242,6 @@ export class Rollout {
     };
   }
 
-  /** What has just come is in the first one. */
-  #waveOf(shown: Change | undefined): number {
-    return shown?.judge.wave ?? (this.#waits ? 1 : 0);
-  }
-
   /** Everybody gets what waits, whatever the canaries say. How many names; the error: nothing waits. */
   release(filter: Scope, reason: string): Result<number> {
     const found = matching(this.#options.gate.pending, filter);
@@ -256,7 +249,7 @@ export class Rollout {
     const names = found.value.filter((pending) => !this.#judged.isFrozen(pending));
     if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const keys = keysOf(names);
-    const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
+    const own = this.#changes.about(keys);
     this.#options.events.decided(names, reason);
     const started = Math.min(this.#options.clock.monotonic(), ...own.map(({ judge }) => judge.startedAt));
     this.#release([{ names, started }]);
@@ -270,12 +263,14 @@ export class Rollout {
     if (!found.ok) return found;
     this.#look();
     const keys = keysOf(found.value);
-    const all = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
+    const all = this.#changes.about(keys);
     const [held] = all.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
-    const rows = all.filter(({ judge }) => judge.state.kind !== 'HELD');
-    if (rows.length === 0 && held !== undefined)
+    const open = all.filter(({ judge }) => judge.state.kind !== 'HELD');
+    if (open.length === 0 && held !== undefined)
       return fail(`it is held (${held.reason}): ${operations} decides`);
-    if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
+    const rows = open.filter((row) => !this.#isStuck(row));
+    if (rows.length === 0)
+      return fail(open.length > 0 ? stuck : `${scopeText(filter)} is frozen: unfreeze it first`);
     const names = rows.flatMap((row) => row.names);
     const wave = Math.min(...rows.map(({ judge }) => judge.wave));
     this.#options.events.decided(names, reason);
@@ -289,9 +284,7 @@ export class Rollout {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     const keys = keysOf(names.value);
-    const found = this.#changes.rows.find(
-      (row) => row.judge.state.kind === 'HELD' && !row.keys.isDisjointFrom(keys),
-    );
+    const found = this.#changes.about(keys).find(({ judge }) => judge.state.kind === 'HELD');
     // What was found bad must not be lost with the state.
     const why = found === undefined ? reason : `${reason} (it was held: ${found.judge.state.reason})`;
     this.#options.events.counted('discarded');
@@ -301,6 +294,11 @@ export class Rollout {
     this.#options.gate.discard(filter, why);
     this.#look();
     return ok(names.value.length);
+  }
+
+  /** Must be called before the gate replaces what these mean. */
+  rollsBack(filters: readonly Scope[]): void {
+    this.#verdicts.rollsBack(this.#found(), filters);
   }
 
   /** The error: it is frozen already. */
@@ -348,10 +346,10 @@ export class Rollout {
     return !this.#isOver && this.#judged.waiting.names.length > 0;
   }
 
-  /** What was found bad since the start, and what is known from before it. */
+  /** What was found bad before the start, and since. */
   #found(): readonly Verdict[] {
     const before = this.#verdicts.restored();
-    return [...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts, ...before];
+    return [...before, ...this.#rejections.verdicts, ...this.#ends.verdicts, ...this.#sources.verdicts];
   }
 
   /** Looks at the canaries and passes on what they say. */
@@ -373,6 +371,7 @@ export class Rollout {
     const passed = this.#changes.rows.filter((row) => {
       const judgement = this.#judge(row, now);
       lookAt(judgement.nextAt ?? nextAt);
+      if (this.#isStuck(row)) return false;
       if (judgement.passes === 'timeout' && this.#settings !== undefined)
         this.#options.events.counted('timeout');
       return judgement.passes !== undefined;
@@ -438,13 +437,9 @@ export class Rollout {
     return others.length > 0;
   }
 
-  /** How far the change of each class has come, though its clients came later. True: some may be on another side. */
+  /** True: some clients may be on another side. */
   #reach(): boolean {
-    const reached = new Map<string, number>();
-    for (const { judge, classes } of this.#changes.shown)
-      for (const [classKey, wave] of judge.reach(classes))
-        reached.set(classKey, Math.max(wave, reached.get(classKey) ?? 0));
-    const moved = this.canaries.reach(reached);
+    const moved = this.canaries.reach(this.#changes.reached());
     if (moved === undefined) return false;
     this.#staffed = undefined;
     this.#options.fleet.moved(moved);
@@ -504,7 +499,7 @@ export class Rollout {
       if (this.#waits) this.#members = [];
       else {
         this.#staffed = undefined;
-        this.#ends.over();
+        this.#ends.over(this.#judged.frozen);
       }
       this.#arrange(waiting, now);
       this.#reach();
@@ -520,7 +515,9 @@ export class Rollout {
     if (this.#restrict(bad.length === 0 ? undefined : new Set(open))) this.#take(waiting, now);
     // Who left may have left because of it: nobody else gets it before that is known.
     const unsure = this.#changes.rows.filter(({ keys }) => this.#ends.mayReturn(keys));
-    const closed = new Set([...bad, ...unsure].flatMap(({ classes }) => Array.from(classes)));
+    const closing = [...bad, ...unsure].flatMap(({ classes }) => Array.from(classes));
+    // Who is elected would get what is frozen too.
+    const closed = this.#changes.frozenClasses.union(new Set(closing));
     const { members } = this.#survey;
     const isStaffed = this.#staffed?.members === members && isEqual(this.#staffed.closed, closed);
     if (isStaffed && !this.canaries.areExpected) return;
@@ -580,6 +577,11 @@ export class Rollout {
     return this.canaries.absent(classes, []) > 0;
   }
 
+  /** It goes on only with what is frozen. */
+  #isStuck(row: Change): boolean {
+    return this.#changes.isBesideFrozen(row, this.#survey.members, this.#canariesByClass);
+  }
+
   /** Why what waits is shown to no other client; undefined: it may be. */
   #foundBad(row: Change): Observation['found'] {
     // It may be the change before that a canary rejects: nothing is taken back because of that.
@@ -594,14 +596,15 @@ export class Rollout {
     const { keys, classes } = row;
     const canaries = this.#canariesOf(row);
     const { verdict: objection, goodSince, waitsFor } = this.#sources.opinionOn(row);
+    const isStuck = this.#isStuck(row);
     return {
       total: canaries.length + this.canaries.absent(classes, canaries),
       accepted: answersOf(canaries).accepted,
       found: this.#foundBad(row),
       mayReturn: this.#ends.mayReturn(keys),
       objection,
-      goodSince,
-      waitsFor,
+      goodSince: isStuck ? undefined : goodSince,
+      waitsFor: isStuck ? stuck : waitsFor,
       clientsMayComeBack: this.canaries.mayComeBack(now),
       nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
     };
@@ -613,12 +616,9 @@ export class Rollout {
    */
   #restrict(open: ReadonlySet<string> | undefined): boolean {
     const before = this.canaries.open;
-    this.canaries.open = open;
-    if (before === open || (before !== undefined && open !== undefined && isEqual(before, open)))
-      return false;
-    const isOpened = ({ classKey }: Moved): boolean =>
-      before?.has(classKey) === false && open?.has(classKey) !== false;
-    this.#options.fleet.moved(isOpened);
+    const moved = this.canaries.restrict(open);
+    if (moved === undefined) return false;
+    this.#options.fleet.moved(moved);
     return before !== undefined;
   }
 

@@ -1,5 +1,5 @@
 import type { ResourceName } from '../model/brand.ts';
-import { nameKey, type TypedName } from '../model/holds.ts';
+import { includes, nameKey, type Scope, type TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Gate, HeldVariant, PendingChange, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
@@ -29,13 +29,13 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, rea
 export class Verdicts {
   readonly #gate: Contents;
   readonly #hashOf: HashOf;
-  /** From before a restart. */
+  /** From before a restart or a rollback. */
   #restored: readonly (SavedVerdict & Verdict)[];
   /** At which revision they were compared. */
   #compared: number | undefined;
   /** Of before a restart and since, by `nameKey`. */
   readonly #discards: Map<string, SavedDiscard>;
-  /** Those from before a restart of which upstream has not said all again yet. */
+  /** Those from before a restart or a rollback of which upstream has not said all again yet. */
   readonly #awaited: Set<string>;
   readonly #known = new WeakMap<SavedContent, Known>();
   /** What of it upstream has said again since. */
@@ -51,10 +51,7 @@ export class Verdicts {
   constructor(restored: SavedVerdicts, gate: Contents, hashOf: HashOf) {
     const { verdicts, discards } = restored;
     this.saved = { verdicts, discards };
-    this.#restored = verdicts.map(({ cause, reason, contents }) => {
-      const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));
-      return { cause, reason, contents, names };
-    });
+    this.#restored = verdicts.map(withNames);
     this.#found = this.#restored;
     this.#discards = new Map(discards.map((one) => [nameKey(one.type, one.name), one]));
     this.#awaited = new Set(this.#discards.keys());
@@ -64,11 +61,26 @@ export class Verdicts {
 
   /** What was found bad before a restart, and what upstream has not said anything else for; the same values until then. */
   restored(): readonly Verdict[] {
-    const { revision } = this.#gate;
-    if (this.#compared === revision) return this.#restored;
+    const { revision, pending } = this.#gate;
+    if (this.#compared === revision || this.#restored.length === 0) return this.#restored;
     this.#compared = revision;
-    this.#keep(({ contents }) => !contents.some((one) => this.#isOther(one)));
+    // Of these nobody sees what upstream says.
+    const away = new Set(pending.flatMap(({ key, masked }) => (masked === 'rolledBack' ? key : [])));
+    const isOther = (one: SavedContent): boolean =>
+      !away.has(nameKey(one.type, one.name)) && this.#isOther(one);
+    this.#keep(({ contents }) => !contents.some(isOther));
     return this.#restored;
+  }
+
+  /** Before a rollback of what these mean: what was found bad of it is so when it waits again. */
+  rollsBack(found: readonly Verdict[], filters: readonly Scope[]): void {
+    const names = this.#gate.pending.filter((one) => filters.some((filter) => includes(filter, one)));
+    const fresh = this.#freshOf(found, names).map(withNames);
+    if (fresh.length === 0) return;
+    const said = fresh.flatMap(({ contents }) => contents);
+    for (const one of said) this.#said.set(one, new Set(this.#knownOf(one).values().filter(Boolean)));
+    this.#restored = distinct([...this.#restored, ...fresh]);
+    this.#unsaved.verdicts = true;
   }
 
   /**
@@ -84,8 +96,8 @@ export class Verdicts {
   }
 
   /**
-   * These names do not wait any more, or an operator has decided. Of those that are frozen or queued nobody knows
-   * anything new: what is left from before a restart stays for when they wait again.
+   * These names do not wait any more, or an operator has decided. Of those that are frozen, rolled back or queued nobody
+   * knows anything new: what is known from before stays for when they wait again.
    */
   #left(keys: readonly string[]): void {
     if (this.#restored.length + this.#discards.size === 0) return;
@@ -93,6 +105,7 @@ export class Verdicts {
     const gone = new Set(keys.filter((key) => !isUndecided(masks.get(key))));
     this.#keep((verdict) => verdict.names.isDisjointFrom(gone));
     for (const key of keys) {
+      if (masks.get(key) === 'rolledBack' && this.#discards.has(key)) this.#awaited.add(key);
       if (masks.get(key) === 'discarded') this.#follow(key);
       else if (this.#discards.has(key) && (gone.has(key) || !this.#awaited.has(key))) this.#forget(key);
     }
@@ -163,15 +176,17 @@ export class Verdicts {
   }
 
   #verdictsNow(all: readonly Verdict[]): readonly SavedVerdict[] {
+    const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
+    return distinct([...known, ...this.#freshOf(all, this.#gate.pending)]);
+  }
+
+  /** Those that are not from before, with what they are about of these names. */
+  #freshOf(all: readonly Verdict[], names: readonly PendingName[]): readonly SavedVerdict[] {
     const before = new Set<Verdict>(this.#restored);
     const found = all.filter((one) => !before.has(one));
-    const judged = found.length === 0 ? [] : this.#gate.pending.filter(isJudged);
+    const judged = found.length === 0 ? [] : names.filter(isJudged);
     const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, judged));
-    // A canary that came back may have said the same again.
-    const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
-    const filled = [...known, ...fresh].filter(({ contents }) => contents.length > 0);
-    const distinct = new Map(filled.map((one) => [JSON.stringify(one.contents), one]));
-    return [...distinct.values()].slice(-most.verdicts);
+    return fresh.filter(({ contents }) => contents.length > 0);
   }
 
   #keep(isKept: (verdict: SavedVerdict & Verdict) => boolean): void {
@@ -277,6 +292,17 @@ export class Verdicts {
   }
 }
 
+function withNames({ cause, reason, contents }: SavedVerdict): SavedVerdict & Verdict {
+  const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));
+  return { cause, reason, contents, names };
+}
+
+/** A canary that came back may have said the same again, or have left then: the first is the reason that was told. */
+function distinct<T extends SavedVerdict>(all: readonly T[]): readonly T[] {
+  const byContents = Map.groupBy(all, ({ contents }) => JSON.stringify(contents));
+  return [...byContents.values()].flatMap((same) => same.slice(0, 1)).slice(-most.verdicts);
+}
+
 /** Of a hash as it is on the disk. */
 function partsOf(hash: string): ReturnType<HashOf> {
   const [where = '', what = ''] = hash.split('.');
@@ -285,7 +311,8 @@ function partsOf(hash: string): ReturnType<HashOf> {
 
 /** Canaries see it, or the guard has seen it before them. */
 const isJudged = ({ masked }: PendingName): boolean => masked === undefined || masked === 'queued';
-const isUndecided = (masked: PendingName['masked']): boolean => masked === 'frozen' || masked === 'queued';
+const isUndecided = (masked: PendingName['masked']): boolean =>
+  masked === 'frozen' || masked === 'rolledBack' || masked === 'queued';
 
 /** So many rejections of streams that are gone are kept apart. */
 const mostLeft = 100;
@@ -445,14 +472,18 @@ export class Ends {
   /** These names wait with another content now, or wait no more. */
   changed(names: ReadonlySet<string>): void {
     const isAbout = subscribedTo(names);
-    this.#ends = new Map(this.#ends.entries().filter(([, end]) => !isAbout(end)));
+    this.#keep((end) => !isAbout(end));
     this.verdicts = this.verdicts.filter((one) => one.names.isDisjointFrom(names));
   }
 
-  /** Nothing waits for a verdict: what was found stays, and who ends now says nothing. */
-  over(): void {
-    this.#ends = new Map();
-    this.#fresh = [];
+  /** Nothing waits for a verdict: what was found stays, and who has ended counts when what is frozen waits again. */
+  over(frozen: ReadonlySet<string>): void {
+    this.#keep(subscribedTo(frozen));
+  }
+
+  #keep(isKept: (end: Pick<End, 'names'>) => boolean): void {
+    this.#ends = new Map(this.#ends.entries().filter(([, end]) => isKept(end)));
+    this.#fresh = this.#fresh.filter(({ stream }) => isKept(stream));
   }
 
   /** All canaries that are there. */
@@ -520,7 +551,7 @@ function add(ends: Map<string, End>, { node, classKey, names }: CanaryStream, at
 }
 
 /** Of any of these names. A set that many share is compared once. */
-function subscribedTo(names: ReadonlySet<string>): (end: End) => boolean {
+function subscribedTo(names: ReadonlySet<string>): (end: Pick<End, 'names'>) => boolean {
   const known = new Map<ReadonlySet<string>, boolean>();
   const isAbout = (one: ReadonlySet<string>): boolean => !one.isDisjointFrom(names);
   return (end) => end.names.some((one) => getOrMake(known, one, () => isAbout(one)));

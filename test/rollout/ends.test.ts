@@ -37,6 +37,8 @@ class CountedSet extends Set<string> {
 type Step =
   | { readonly at: number; readonly ended: CanaryStream }
   | { readonly at: number; readonly changed: ReadonlySet<string> }
+  /** Nothing waits for a verdict; that much is frozen. */
+  | { readonly at: number; readonly over: ReadonlySet<string> }
   | {
       readonly at: number;
       readonly sees: readonly CanaryStream[];
@@ -121,6 +123,44 @@ const rows: readonly { readonly rule: string; readonly steps: readonly Step[] }[
     steps: [...ended(0, of('n1', 'two')), sees(0, many(50), 0, true), sees(second, many(50), 1)],
   },
   {
+    rule: 'what was found before a freeze stays found after it, though the bake is not over',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(0, [], 0, true),
+      sees(second, [], 1),
+      { at: 2 * second, over: a },
+      sees(5 * second, [], 1),
+      sees(90 * second, many(3), 1),
+    ],
+  },
+  {
+    rule: 'one that has ended just before a freeze has ended after it, if it is not back',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(0, [], 0, true),
+      ...ended(100, of('n2')),
+      { at: 200, over: a },
+      sees(90 * second, [of('n1')], 1),
+    ],
+  },
+  {
+    rule: 'one that is back after a freeze has not, if that was not too late',
+    steps: [
+      ...ended(0, of('n1')),
+      sees(second, [], 1),
+      { at: 2 * second, over: a },
+      sees(5 * second, [of('n1')], 0),
+    ],
+  },
+  {
+    rule: 'nothing is left of what neither waits nor is frozen',
+    steps: [...ended(0, of('n1')), sees(0, [], 0, true), { at: 100, over: new Set() }, sees(second, [], 0)],
+  },
+  {
+    rule: 'one that has ended just before upstream says something else has not ended because of that',
+    steps: [...ended(0, of('n1')), { at: 5, changed: a }, sees(10, [], 0), sees(second, [], 0)],
+  },
+  {
     rule: 'that it was seen late changes nothing',
     steps: [...ended(0, of('n1')), sees(100, [], 0, true), sees(90 * second, [], 1)],
   },
@@ -133,6 +173,7 @@ describe('the ends of canaries', () => {
       for (const step of steps) {
         if ('ended' in step) ends.ended(step.ended, step.at);
         else if ('changed' in step) ends.changed(step.changed);
+        else if ('over' in step) ends.over(step.over);
         else {
           ends.observe(step.sees, settings, step.at);
           expect(ends.verdicts, `at ${step.at}`).to.have.length(step.found);

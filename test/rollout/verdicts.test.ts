@@ -10,6 +10,7 @@ import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
 import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
+import type { RolloutSettings } from '../../src/rollout/seams.ts';
 import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
 import { contentOf, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
@@ -17,6 +18,7 @@ import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
+const lds = type('lds');
 const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
 const dev = when({ env: 'dev' });
@@ -162,16 +164,40 @@ class Setting {
     this.clock.advance(100);
   }
 
+  /** The canary leaves for good. */
+  canaryLeaves(): void {
+    for (const stream of this.canaries.splice(0)) this.rollout.canaryEnded(stream);
+    this.clock.advance(2000);
+  }
+
+  /** Everybody gets `released`, until `unfreeze`. */
+  rollsBack(): void {
+    const scope = { type: cds };
+    const contents = new Map(
+      ['a', 'b'].map((name) => [
+        resourceName(name),
+        this.store.held.contentOf(cds, resourceName(name), 'released'),
+      ]),
+    );
+    this.rollout.rollsBack([scope]);
+    this.store.held.replace(cds, contents, scope, 'a test');
+    this.rollout.freeze(scope, { operator: 'somebody', reason: 'a test' });
+  }
+
+  unfreezes(): void {
+    expect(this.rollout.unfreeze({ type: cds }).ok).to.equal(true);
+    this.clock.advance(2000);
+  }
+
   get state(): string {
     const { state } = this.rollout.report();
     return state.kind === 'HELD' ? `HELD: ${state.reason}` : state.kind;
   }
 
   #subscribed(nodeKey: string, waiting: Parameters<Fleet['survey']>[0]): string[] {
-    const all = [...(waiting.get(cds) ?? [])];
     const isAlone = this.classOf('n1') === this.classOf('n2');
-    const own = isAlone ? all : all.filter((name) => name === (nodeKey === 'n1' ? 'a' : 'b'));
-    return own.map((name) => nameKey(cds, name));
+    const isOwn = (name: string): boolean => isAlone || name === (nodeKey === 'n1' ? 'a' : 'b');
+    return [...waiting].flatMap(([of, names]) => [...names].filter(isOwn).map((name) => nameKey(of, name)));
   }
 
   #settle(): void {
@@ -381,6 +407,23 @@ describe('promote', () => {
 });
 
 describe('canaries in a freeze', () => {
+  it('that they left before it is not forgotten: nobody else is asked when it ends', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    const names = [new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))))];
+    setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing: { kind: 'waiting' }, names }];
+    setting.rollout.answered();
+    setting.clock.advance(100);
+    setting.canaryLeaves();
+    const { state } = setting;
+    expect(state).to.match(/^HELD: 1 of 1 canary streams ended/);
+    const elected = [...setting.elected];
+    inFreeze(setting, () => setting.clock.advance(2000));
+    setting.clock.advance(2 * minute);
+    expect([setting.state, setting.elected]).to.deep.equal([state, elected]);
+  });
+
   it('who was elected stays one as long as it has what the others have not', () => {
     const setting = new Setting();
     setting.says({ puts: released });
@@ -504,6 +547,67 @@ describe('canaries in a freeze', () => {
       });
     });
 
+    describe('while one type of what waits is frozen', () => {
+      /** `a` and `b` wait with a listener, which is frozen. */
+      function partFrozen(settings: Partial<RolloutSettings>): Setting {
+        const setting = new Setting();
+        const listener = (content: string): Partial<Transaction> => ({
+          type: lds,
+          puts: [put(lds, 'l', content)],
+        });
+        setting.store.addInterest({ type: lds, selector: resourceName('l'), parameters: NO_PARAMETERS });
+        setting.rollout.reload({ ...withoutCanaries([cds, lds]), ...settings });
+        setting.says({ puts: released });
+        setting.says(listener('1'));
+        setting.says({ puts: bad });
+        setting.says(listener('2'));
+        expect(setting.rollout.report().changes).to.have.length(1);
+        setting.rollout.freeze({ type: lds }, { operator: 'somebody', reason: 'a test' });
+        return setting;
+      }
+      const waiting = (setting: Setting): readonly string[] =>
+        setting.store.held.pending.map(({ name }) => name);
+      const why = 'its canaries have something that is frozen: unfreeze that first';
+
+      it('the rest does not go on to the next wave, which would get that too', () => {
+        for (const mode of ['MANUAL', 'AUTOMATIC'] as const) {
+          const setting = partFrozen({ waves, mode });
+          setting.clock.advance(mode === 'MANUAL' ? 2000 : 2 * minute);
+          const promoted = setting.rollout.promote({}, 'a test');
+          expect(promoted.ok ? '' : promoted.error).to.equal(why);
+          expect(setting.rollout.sideOf(client)).to.equal('released');
+          expect(waiting(setting)).to.deep.equal(['a', 'b', 'l']);
+          if (mode === 'AUTOMATIC') {
+            expect(setting.rollout.report().state).to.include({ reason: why });
+            continue;
+          }
+          setting.rollout.unfreeze({ type: lds });
+          expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
+          expect(setting.rollout.sideOf(client)).to.equal('canary');
+          expect(waiting(setting)).to.deep.equal(['a', 'b', 'l']);
+        }
+      });
+
+      it('the rest goes to everybody after the last wave, and who has that keeps it', () => {
+        const setting = partFrozen({});
+        const [node = ''] = setting.elected;
+        const names = [new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))))];
+        setting.canaries = [{ stream: 's1', node, classKey: 'one', standing: { kind: 'accepted' }, names }];
+        setting.clock.advance(2 * minute);
+        expect(waiting(setting)).to.deep.equal(['l']);
+        expect([...setting.rollout.canaries.named]).to.deep.equal([node]);
+      });
+
+      it('nobody is elected in place of a canary that has left, and the rest waits', () => {
+        const setting = partFrozen({ maxDisconnects: 100, onTimeout: 'PROCEED' });
+        const elected = new Set(setting.elected);
+        setting.classOf = (nodeKey) => (elected.has(nodeKey) ? 'two' : 'one');
+        setting.clock.advance(20 * minute);
+        expect(new Set(setting.elected)).to.deep.equal(elected);
+        expect(waiting(setting)).to.include('l').and.have.length(2);
+      });
+    });
+
     it('goes back with what is discarded in the freeze', () => {
       const setting = inSecondWave();
       inFreeze(setting, () => {
@@ -528,6 +632,144 @@ describe('canaries in a freeze', () => {
       setting.canaries = [];
     });
     expect(setting.rollout.sideOf(newcomer), 'the new content').to.equal('canary');
+  });
+});
+
+describe('what was found bad, after a rollback', () => {
+  /** A canary has rejected `bad`, and everybody has `released` again. */
+  function rolledBack(): Setting {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    setting.rejects();
+    expect(setting.state).to.equal(held);
+    setting.rollsBack();
+    return setting;
+  }
+  const table: readonly Row[] = [
+    { rule: 'upstream says the same', after: (r) => r.unfreezes(), state: held },
+    {
+      rule: 'the canary has left, and the relay starts again',
+      after: (r) => {
+        r.canaryLeaves();
+        const again = Setting.restarted(r);
+        again.says({ puts: bad });
+        again.unfreezes();
+        expect(again.state).to.equal(held);
+        r.unfreezes();
+      },
+      state: held,
+    },
+    {
+      rule: 'one of them is mended meanwhile',
+      after: (r) => {
+        r.says({ puts: [one('a', '3'), one('b', '2')] });
+        r.unfreezes();
+      },
+      state: 'CANARY',
+    },
+    {
+      rule: 'one of them is mended, and bad again',
+      after: (r) => {
+        r.says({ puts: [one('a', '3')] });
+        r.says({ puts: bad });
+        r.unfreezes();
+      },
+      state: held,
+    },
+    {
+      rule: 'one of them is removed meanwhile',
+      after: (r) => {
+        r.says({ removals: [{ name: resourceName('a'), constraints: prod }] });
+        r.unfreezes();
+      },
+      state: 'CANARY',
+    },
+    {
+      rule: 'all of it is taken back',
+      after: (r) => {
+        r.says({ puts: released });
+        r.unfreezes();
+      },
+      state: 'IDLE',
+    },
+    {
+      rule: 'one of them is mended after it',
+      after: (r) => {
+        r.unfreezes();
+        r.says({ puts: [one('a', '3'), one('b', '2')] });
+      },
+      state: 'CANARY',
+    },
+    {
+      rule: 'everything is rolled back again',
+      after: (r) => {
+        r.unfreezes();
+        r.rollsBack();
+        r.unfreezes();
+      },
+      state: held,
+    },
+  ];
+  for (const { rule, after, state } of table)
+    it(`${rule}: ${state}`, () => {
+      const setting = rolledBack();
+      setting.canaries = [];
+      after(setting);
+      expect(setting.state).to.equal(state);
+      if (state === held) expect(setting.saved.verdicts).to.have.length(1);
+      if (state === 'IDLE') expect(setting.saved.verdicts).to.have.length(0);
+    });
+
+  it('clients have left: it stays held', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    const names = [new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))))];
+    setting.canaries = [{ stream: 's1', node: 'n1', classKey: 'one', standing: { kind: 'accepted' }, names }];
+    setting.rollout.answered();
+    setting.clock.advance(100);
+    setting.canaryLeaves();
+    const { state } = setting;
+    expect(state).to.match(/^HELD: 1 of 1 canary streams ended/);
+    setting.rollsBack();
+    setting.clock.advance(minute);
+    setting.unfreezes();
+    setting.clock.advance(2 * minute);
+    expect(setting.state).to.equal(state);
+  });
+
+  it('what was discarded stays discarded, until upstream says something else', () => {
+    const setting = new Setting();
+    setting.says({ puts: released });
+    setting.says({ puts: bad });
+    expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
+    const masks = (): readonly unknown[] => setting.store.held.pending.map(({ masked }) => masked);
+    setting.rollsBack();
+    expect(masks()).to.deep.equal(['rolledBack', 'rolledBack']);
+    setting.unfreezes();
+    expect(masks()).to.deep.equal(['discarded', 'discarded']);
+    setting.rollsBack();
+    setting.says({ puts: [one('a', '3')] });
+    setting.unfreezes();
+    expect(masks().toSorted()).to.deep.equal(['discarded', undefined]);
+  });
+});
+
+describe('what was found bad for two reasons', () => {
+  it('is held for the first of them after a restart too', () => {
+    const before = new Setting();
+    before.says({ puts: released });
+    before.says({ puts: bad });
+    before.rejects();
+    before.canaryLeaves();
+    expect(before.state).to.equal(held);
+    let setting = before;
+    for (const _ of [1, 2]) {
+      setting = Setting.restarted(setting);
+      setting.says({ puts: bad });
+      expect([setting.state, setting.saved.verdicts.length]).to.deep.equal([held, 1]);
+    }
   });
 });
 
