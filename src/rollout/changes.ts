@@ -20,6 +20,10 @@ type Frozen = Pick<Change, 'keys' | 'classes' | 'judge'>;
 /** One that is held. */
 type Hold = Pick<Change, 'names' | 'keys'> & { readonly cause: HoldCause };
 
+/** What has just come is in the first one; 0: nothing waits. */
+export const waveOf = (shown: Pick<Change, 'judge'> | undefined, waits: boolean): number =>
+  shown?.judge.wave ?? (waits ? 1 : 0);
+
 /** Why a change whose canaries have something frozen does not go on. */
 export const stuck = 'its canaries have something that is frozen: unfreeze that first';
 

@@ -7,7 +7,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import { Canaries, type Member } from './canaries.ts';
-import { type Change, Changes, stuck } from './changes.ts';
+import { type Change, Changes, stuck, waveOf } from './changes.ts';
 import { Guard } from './guard.ts';
 import {
   type HoldCause,
@@ -207,7 +207,7 @@ export class Rollout {
         ({ key, masked }) => masked !== undefined || shown === undefined || shown.keys.has(key),
       ),
       /** In which wave that change is, from 1, where what has just come is; 0: nothing waits. */
-      wave: shown?.judge.wave ?? (this.#waits ? 1 : 0),
+      wave: waveOf(shown, this.#waits),
       /** The bake of each wave, in milliseconds. */
       bakes: (this.#settings?.waves ?? []).map((one) => one.bakeMs ?? this.#settings?.bakeMs ?? 0),
       /** When its wave is over, if nothing else happens. */
