@@ -64,3 +64,6 @@ export class MapInUse<Key, Value> extends Map<Key, Value> {
     return this.size < size;
   }
 }
+
+export const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
+  a.size === b.size && a.isSubsetOf(b);

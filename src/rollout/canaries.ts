@@ -1,7 +1,7 @@
 import type { Side } from '../model/access.ts';
+import { isEqual } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { SidedClient, Wave } from '../model/rollout.ts';
-import { isEqual } from './waiting.ts';
 
 /** After a restart clients come back within this time: Envoy waits up to 30 s before it tries again. */
 const comeBackMs = 60_000;

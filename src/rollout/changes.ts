@@ -1,9 +1,9 @@
 import { nameKey, type TypedName } from '../model/holds.ts';
-import { getOrMake } from '../model/maps.ts';
+import { getOrMake, isEqual } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
-import { isEqual, type WaitingNames } from './waiting.ts';
+import type { WaitingNames } from './waiting.ts';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
 export interface Change {

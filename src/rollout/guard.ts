@@ -3,14 +3,14 @@ import type { Clock } from '../model/clock.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { assignmentType, endpointsIn } from '../model/endpoints.ts';
 import { nameKey } from '../model/holds.ts';
-import { getOrMake } from '../model/maps.ts';
+import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { type Verdict, verdictOn } from './judge.ts';
 import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
-import { isEqual, type WaitingNames } from './waiting.ts';
+import type { WaitingNames } from './waiting.ts';
 
 /** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
 export interface GuardBounds {

@@ -2,7 +2,7 @@ import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { Settling, type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
-import { getOrMake } from '../model/maps.ts';
+import { getOrMake, isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
@@ -28,7 +28,6 @@ import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   answersOf,
   type CanaryStream,
-  isEqual,
   Judged,
   keysOf,
   matching,

@@ -1,12 +1,12 @@
 import type { ResourceName } from '../model/brand.ts';
 import { includes, nameKey, type Scope, type TypedName } from '../model/holds.ts';
-import { getOrMake } from '../model/maps.ts';
+import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Gate, HeldVariant, PendingChange, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
-import { type CanaryStream, isEqual, type Standing } from './waiting.ts';
+import type { CanaryStream, Standing } from './waiting.ts';
 
 type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending' | 'revision'>;
 /** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */

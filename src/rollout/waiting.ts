@@ -1,5 +1,6 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { includes, type Scope, scopeText } from '../model/holds.ts';
+import { isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import type { Member, Moved } from './canaries.ts';
@@ -170,9 +171,6 @@ export class Judged {
 
 export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
   new Set(names.map(({ key }) => key));
-
-export const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
-  a.size === b.size && a.isSubsetOf(b);
 
 /** No names: who is asked about them has taken its side before the answer. */
 export const nothingOf = (types: Iterable<TypeUrl>): Waiting =>
