@@ -1,5 +1,4 @@
 import type { Side } from '../model/access.ts';
-import { isEqual } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { SidedClient, Wave } from '../model/rollout.ts';
 
@@ -56,15 +55,6 @@ export class Canaries {
     );
     this.reached = reached;
     return (client) => moved(client) || forgotten.has(client.nodeKey);
-  }
-
-  /** Sets `open`. Returns which clients may be on another side now; undefined: it was so before. */
-  restrict(open: ReadonlySet<string> | undefined): ((client: Moved) => boolean) | undefined {
-    const before = this.open;
-    this.open = open;
-    if (before === open || (before !== undefined && open !== undefined && isEqual(before, open)))
-      return undefined;
-    return ({ classKey }) => before?.has(classKey) === false && open?.has(classKey) !== false;
   }
 
   /** Canaries that the rules do not make in the open classes: elected ones, those of before a restart, and all where no rule makes any. */

@@ -24,9 +24,6 @@ type Hold = Pick<Change, 'names' | 'keys'> & { readonly cause: HoldCause };
 export const waveOf = (shown: Pick<Change, 'judge'> | undefined, waits: boolean): number =>
   shown?.judge.wave ?? (waits ? 1 : 0);
 
-/** Why a change whose canaries have something frozen does not go on. */
-export const stuck = 'its canaries have something that is frozen: unfreeze that first';
-
 type Component = Readonly<Record<'keys' | 'classes', Set<string>>>;
 
 /**
@@ -85,25 +82,6 @@ export class Changes {
   /** Of whom some have something that is frozen. */
   get frozenClasses(): ReadonlySet<string> {
     return new Set(this.#frozen.flatMap(({ classes }) => [...classes]));
-  }
-
-  /** Those of which something is under these names, by `nameKey`. */
-  about(names: ReadonlySet<string>): readonly Change[] {
-    return this.rows.filter(({ keys }) => !keys.isDisjointFrom(names));
-  }
-
-  /** Who gets it next would get what is frozen too. `canaries`: who has it, by class. */
-  isBesideFrozen(
-    { classes, judge }: Change,
-    members: readonly Member[],
-    canaries: ReadonlyMap<string, unknown>,
-  ): boolean {
-    const beside = this.frozenClasses.intersection(classes);
-    if (beside.size === 0 || !judge.isLastWave) return beside.size > 0;
-    // Somebody would be elected.
-    const lacks = ({ classKey, mayBeCanary }: Member): boolean =>
-      mayBeCanary && beside.has(classKey) && !canaries.has(classKey);
-    return members.some(lacks);
   }
 
   /** How far the change of each class has come, though its clients came later: the wave, where it is not the first. */

@@ -6,8 +6,8 @@ import { getOrMake, isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
-import { Canaries, type Member } from './canaries.ts';
-import { type Change, Changes, stuck, waveOf } from './changes.ts';
+import { Canaries, type Member, type Moved } from './canaries.ts';
+import { type Change, Changes, waveOf } from './changes.ts';
 import { Guard } from './guard.ts';
 import {
   type HoldCause,
@@ -31,8 +31,8 @@ import {
   Judged,
   keysOf,
   matching,
-  nobody,
   nothingOf,
+  type Survey,
   unknownCanary,
   type Waiting,
   WaitingNames,
@@ -44,6 +44,8 @@ const lookMs = 1000;
 const moveMs = 50;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
+
+const nobody: Survey = { complete: true, members: [], canaries: [] };
 
 /** Where a rollout is, for operators. */
 export type RolloutReport = Readonly<ReturnType<Rollout['report']>>;
@@ -248,7 +250,7 @@ export class Rollout {
     const names = found.value.filter((pending) => !this.#judged.isFrozen(pending));
     if (names.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const keys = keysOf(names);
-    const own = this.#changes.about(keys);
+    const own = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
     this.#options.events.decided(names, reason);
     const started = Math.min(this.#options.clock.monotonic(), ...own.map(({ judge }) => judge.startedAt));
     this.#release([{ names, started }]);
@@ -262,14 +264,12 @@ export class Rollout {
     if (!found.ok) return found;
     this.#look();
     const keys = keysOf(found.value);
-    const all = this.#changes.about(keys);
+    const all = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
     const [held] = all.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
-    const open = all.filter(({ judge }) => judge.state.kind !== 'HELD');
-    if (open.length === 0 && held !== undefined)
+    const rows = all.filter(({ judge }) => judge.state.kind !== 'HELD');
+    if (rows.length === 0 && held !== undefined)
       return fail(`it is held (${held.reason}): ${operations} decides`);
-    const rows = open.filter((row) => !this.#isStuck(row));
-    if (rows.length === 0)
-      return fail(open.length > 0 ? stuck : `${scopeText(filter)} is frozen: unfreeze it first`);
+    if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
     const names = rows.flatMap((row) => row.names);
     const wave = Math.min(...rows.map(({ judge }) => judge.wave));
     this.#options.events.decided(names, reason);
@@ -283,7 +283,9 @@ export class Rollout {
     const names = matching(this.#options.gate.pending, filter);
     if (!names.ok) return names;
     const keys = keysOf(names.value);
-    const found = this.#changes.about(keys).find(({ judge }) => judge.state.kind === 'HELD');
+    const found = this.#changes.rows.find(
+      (row) => row.judge.state.kind === 'HELD' && !row.keys.isDisjointFrom(keys),
+    );
     // What was found bad must not be lost with the state.
     const why = found === undefined ? reason : `${reason} (it was held: ${found.judge.state.reason})`;
     this.#options.events.counted('discarded');
@@ -370,7 +372,6 @@ export class Rollout {
     const passed = this.#changes.rows.filter((row) => {
       const judgement = this.#judge(row, now);
       lookAt(judgement.nextAt ?? nextAt);
-      if (this.#isStuck(row)) return false;
       if (judgement.passes === 'timeout' && this.#settings !== undefined)
         this.#options.events.counted('timeout');
       return judgement.passes !== undefined;
@@ -514,9 +515,7 @@ export class Rollout {
     if (this.#restrict(bad.length === 0 ? undefined : new Set(open))) this.#take(waiting, now);
     // Who left may have left because of it: nobody else gets it before that is known.
     const unsure = this.#changes.rows.filter(({ keys }) => this.#ends.mayReturn(keys));
-    const closing = [...bad, ...unsure].flatMap(({ classes }) => Array.from(classes));
-    // Who is elected would get what is frozen too.
-    const closed = this.#changes.frozenClasses.union(new Set(closing));
+    const closed = new Set([...bad, ...unsure].flatMap(({ classes }) => Array.from(classes)));
     const { members } = this.#survey;
     const isStaffed = this.#staffed?.members === members && isEqual(this.#staffed.closed, closed);
     if (isStaffed && !this.canaries.areExpected) return;
@@ -576,11 +575,6 @@ export class Rollout {
     return this.canaries.absent(classes, []) > 0;
   }
 
-  /** It goes on only with what is frozen. */
-  #isStuck(row: Change): boolean {
-    return this.#changes.isBesideFrozen(row, this.#survey.members, this.#canariesByClass);
-  }
-
   /** Why what waits is shown to no other client; undefined: it may be. */
   #foundBad(row: Change): Observation['found'] {
     // It may be the change before that a canary rejects: nothing is taken back because of that.
@@ -595,15 +589,14 @@ export class Rollout {
     const { keys, classes } = row;
     const canaries = this.#canariesOf(row);
     const { verdict: objection, goodSince, waitsFor } = this.#sources.opinionOn(row);
-    const isStuck = this.#isStuck(row);
     return {
       total: canaries.length + this.canaries.absent(classes, canaries),
       accepted: answersOf(canaries).accepted,
       found: this.#foundBad(row),
       mayReturn: this.#ends.mayReturn(keys),
       objection,
-      goodSince: isStuck ? undefined : goodSince,
-      waitsFor: isStuck ? stuck : waitsFor,
+      goodSince,
+      waitsFor,
       clientsMayComeBack: this.canaries.mayComeBack(now),
       nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
     };
@@ -615,9 +608,12 @@ export class Rollout {
    */
   #restrict(open: ReadonlySet<string> | undefined): boolean {
     const before = this.canaries.open;
-    const moved = this.canaries.restrict(open);
-    if (moved === undefined) return false;
-    this.#options.fleet.moved(moved);
+    this.canaries.open = open;
+    if (before === open || (before !== undefined && open !== undefined && isEqual(before, open)))
+      return false;
+    const isOpened = ({ classKey }: Moved): boolean =>
+      before?.has(classKey) === false && open?.has(classKey) !== false;
+    this.#options.fleet.moved(isOpened);
     return before !== undefined;
   }
 

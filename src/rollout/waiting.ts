@@ -52,8 +52,6 @@ export interface Survey {
   readonly canaries: readonly CanaryStream[];
 }
 
-export const nobody: Survey = { complete: true, members: [], canaries: [] };
-
 /** There may be canaries, of which nothing is known yet. */
 export const unknownCanary: CanaryStream = {
   stream: '',

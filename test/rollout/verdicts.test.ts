@@ -10,7 +10,6 @@ import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
 import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
-import type { RolloutSettings } from '../../src/rollout/seams.ts';
 import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
 import { contentOf, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
@@ -18,7 +17,6 @@ import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const cds = type('cds');
-const lds = type('lds');
 const prod = when({ env: 'prod' });
 const test = when({ env: 'test' });
 const dev = when({ env: 'dev' });
@@ -195,9 +193,10 @@ class Setting {
   }
 
   #subscribed(nodeKey: string, waiting: Parameters<Fleet['survey']>[0]): string[] {
+    const all = [...(waiting.get(cds) ?? [])];
     const isAlone = this.classOf('n1') === this.classOf('n2');
-    const isOwn = (name: string): boolean => isAlone || name === (nodeKey === 'n1' ? 'a' : 'b');
-    return [...waiting].flatMap(([of, names]) => [...names].filter(isOwn).map((name) => nameKey(of, name)));
+    const own = isAlone ? all : all.filter((name) => name === (nodeKey === 'n1' ? 'a' : 'b'));
+    return own.map((name) => nameKey(cds, name));
   }
 
   #settle(): void {
@@ -544,67 +543,6 @@ describe('canaries in a freeze', () => {
         setting.clock.advance(minute);
         expect(contents(setting, 'canary')).to.equal('a 1, a 1, b 2');
         expect(setting.saved.shown).to.deep.equal([]);
-      });
-    });
-
-    describe('while one type of what waits is frozen', () => {
-      /** `a` and `b` wait with a listener, which is frozen. */
-      function partFrozen(settings: Partial<RolloutSettings>): Setting {
-        const setting = new Setting();
-        const listener = (content: string): Partial<Transaction> => ({
-          type: lds,
-          puts: [put(lds, 'l', content)],
-        });
-        setting.store.addInterest({ type: lds, selector: resourceName('l'), parameters: NO_PARAMETERS });
-        setting.rollout.reload({ ...withoutCanaries([cds, lds]), ...settings });
-        setting.says({ puts: released });
-        setting.says(listener('1'));
-        setting.says({ puts: bad });
-        setting.says(listener('2'));
-        expect(setting.rollout.report().changes).to.have.length(1);
-        setting.rollout.freeze({ type: lds }, { operator: 'somebody', reason: 'a test' });
-        return setting;
-      }
-      const waiting = (setting: Setting): readonly string[] =>
-        setting.store.held.pending.map(({ name }) => name);
-      const why = 'its canaries have something that is frozen: unfreeze that first';
-
-      it('the rest does not go on to the next wave, which would get that too', () => {
-        for (const mode of ['MANUAL', 'AUTOMATIC'] as const) {
-          const setting = partFrozen({ waves, mode });
-          setting.clock.advance(mode === 'MANUAL' ? 2000 : 2 * minute);
-          const promoted = setting.rollout.promote({}, 'a test');
-          expect(promoted.ok ? '' : promoted.error).to.equal(why);
-          expect(setting.rollout.sideOf(client)).to.equal('released');
-          expect(waiting(setting)).to.deep.equal(['a', 'b', 'l']);
-          if (mode === 'AUTOMATIC') {
-            expect(setting.rollout.report().state).to.include({ reason: why });
-            continue;
-          }
-          setting.rollout.unfreeze({ type: lds });
-          expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
-          expect(setting.rollout.sideOf(client)).to.equal('canary');
-          expect(waiting(setting)).to.deep.equal(['a', 'b', 'l']);
-        }
-      });
-
-      it('the rest goes to everybody after the last wave, and who has that keeps it', () => {
-        const setting = partFrozen({});
-        const [node = ''] = setting.elected;
-        const names = [new Set(['a', 'b'].map((name) => nameKey(cds, resourceName(name))))];
-        setting.canaries = [{ stream: 's1', node, classKey: 'one', standing: { kind: 'accepted' }, names }];
-        setting.clock.advance(2 * minute);
-        expect(waiting(setting)).to.deep.equal(['l']);
-        expect([...setting.rollout.canaries.named]).to.deep.equal([node]);
-      });
-
-      it('nobody is elected in place of a canary that has left, and the rest waits', () => {
-        const setting = partFrozen({ maxDisconnects: 100, onTimeout: 'PROCEED' });
-        const elected = new Set(setting.elected);
-        setting.classOf = (nodeKey) => (elected.has(nodeKey) ? 'two' : 'one');
-        setting.clock.advance(20 * minute);
-        expect(new Set(setting.elected)).to.deep.equal(elected);
-        expect(waiting(setting)).to.include('l').and.have.length(2);
       });
     });
 
