@@ -1,5 +1,6 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
+import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import {
   DeltaDiscoveryResponseSchema,
@@ -44,6 +45,7 @@ function response(nonce: string, name: string, ...variants: readonly Uint8Array[
     const identity = new BinaryWriter().tag(1, WireType.LengthDelimited).string('shop');
     identity.tag(2, WireType.LengthDelimited).bytes(constraints);
     const resource = new BinaryWriter().tag(1, WireType.LengthDelimited).string('1');
+    resource.tag(2, WireType.LengthDelimited).bytes(toBinary(AnySchema, any(eds, 'shop', 'x')));
     resource.tag(8, WireType.LengthDelimited).bytes(identity.finish());
     return new BinaryWriter().tag(2, WireType.LengthDelimited).bytes(resource.finish()).finish();
   });
