@@ -84,7 +84,8 @@ export const plainHash: HashOf = ({ constraints, payload, aliases, metadata }) =
   return [contentHash(constraints.key), contentHash(JSON.stringify(around))];
 };
 
-const nothing: SavedRollout = {
+/** Before the first change. */
+export const nothingSaved: SavedRollout = {
   freezes: [],
   canaries: new Map(),
   verdicts: [],
@@ -181,7 +182,7 @@ export class RolloutFile {
       if (saved.success) return saved.data;
       throw new SyntaxError(z.prettifyError(saved.error));
     } catch (error) {
-      if (noFile.has(errorCode(error))) return nothing;
+      if (noFile.has(errorCode(error))) return nothingSaved;
       const reason = error instanceof SyntaxError ? error.message : explainError(error);
       const rest = readable.safeParse(read).data;
       const message =
@@ -192,7 +193,7 @@ export class RolloutFile {
       this.unread = { reason, since: this.#clock.now() };
       // Who counts it is made after it was read.
       this.#clock.after(0, () => this.#failed(error));
-      return rest ?? nothing;
+      return rest ?? nothingSaved;
     }
   }
 

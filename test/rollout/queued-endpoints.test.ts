@@ -10,7 +10,7 @@ import { placeOf } from '../../src/model/node-path.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { nothingSaved, type SavedRollout } from '../../src/rollout/rollout-file.ts';
 import type { RolloutSettings } from '../../src/rollout/seams.ts';
 import { any, namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
@@ -48,14 +48,7 @@ class World {
   readonly rollout: Rollout;
   /** Clients have yet to go back to their side. */
   isMoving = false;
-  saved: SavedRollout = {
-    freezes: [],
-    canaries: new Map(),
-    verdicts: [],
-    discards: [],
-    withheld: [],
-    shown: [],
-  };
+  saved: SavedRollout = nothingSaved;
 
   /** `before`: after a restart of that, with these settings. */
   constructor(before?: World, now = settings) {

@@ -14,19 +14,14 @@ import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { createLog } from '../../src/observe/log.ts';
-import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
-import { RolloutFile } from '../../src/rollout/rollout-file.ts';
+import { nothingSaved, RolloutFile, type SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { errorCode } from '../../src/wire/node-error.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 
 const web = { constraints: UNCONSTRAINED, payload: undefined, aliases: [], metadata: undefined };
 const frozen: SavedRollout = {
+  ...nothingSaved,
   freezes: [{ operator: 'me', reason: 'incident 7', since: 1 }],
-  canaries: new Map(),
-  verdicts: [],
-  discards: [],
-  withheld: [],
-  shown: [],
 };
 
 describe('the file of what operators have closed', () => {

@@ -9,7 +9,7 @@ import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Transaction, transaction } from '../../src/model/transaction.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import { plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { nothingSaved, plainHash, type SavedRollout } from '../../src/rollout/rollout-file.ts';
 import { Verdicts } from '../../src/rollout/verdicts.ts';
 import type { CanaryStream, Fleet } from '../../src/rollout/waiting.ts';
 import { contentOf, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
@@ -43,16 +43,7 @@ class Setting {
   /** With two classes, each subscribes to a name of its own. */
   classOf: (nodeKey: string) => string = () => 'one';
 
-  constructor(
-    saved: SavedRollout = {
-      freezes: [],
-      canaries: new Map(),
-      verdicts: [],
-      discards: [],
-      withheld: [],
-      shown: [],
-    },
-  ) {
+  constructor(saved: SavedRollout = nothingSaved) {
     this.saved = saved;
     this.store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
     for (const interest of interests) this.store.addInterest(interest);
@@ -829,14 +820,7 @@ describe('verdicts after a restart', () => {
   });
 
   it('the canaries of before are none after a minute, though nothing waits then', () => {
-    const before = {
-      freezes: [],
-      canaries: new Map([['n1', 'one']]),
-      verdicts: [],
-      discards: [],
-      withheld: [],
-      shown: [],
-    };
+    const before = { ...nothingSaved, canaries: new Map([['n1', 'one']]) };
     const setting = new Setting(before);
     setting.has(released);
     expect([...setting.rollout.canaries.named]).to.deep.equal(['n1']);

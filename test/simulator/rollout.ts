@@ -13,7 +13,7 @@ import type { checkStates, SidedClient } from '../../src/model/rollout.ts';
 import type { Relay } from '../../src/relay.ts';
 import { Checks } from '../../src/rollout/checks.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
-import type { SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { nothingSaved, type SavedRollout } from '../../src/rollout/rollout-file.ts';
 import type { RolloutEvents, RolloutSettings } from '../../src/rollout/seams.ts';
 import { Traffic } from '../../src/rollout/traffic.ts';
 import { contentOf } from '../support/in-memory-relay.ts';
@@ -56,14 +56,6 @@ const heardMs = 150;
 /** How long a client's answer may take, and what it reports because of it. */
 const settleMs = 500;
 const trafficMs = 1000;
-const nothingSaved: SavedRollout = {
-  freezes: [],
-  canaries: new Map(),
-  verdicts: [],
-  discards: [],
-  withheld: [],
-  shown: [],
-};
 
 const idOf = (kind: Kind, name: string): string => `${kind} ${name}`;
 
