@@ -415,7 +415,7 @@ export class Relay implements UpstreamSink {
   #timerAt(deadline: number) {
     const { clock, defer } = this.#options;
     const variants = new Map<string, VariantKey>();
-    const timer = clock.after(Math.max(0, deadline - clock.monotonic()), () => {
+    const timer = clock.after(deadline - clock.monotonic(), () => {
       this.#expiries.delete(deadline);
       const isFirst = this.#due.length === 0;
       for (const [key, variant] of variants) {

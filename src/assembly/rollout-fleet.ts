@@ -94,7 +94,9 @@ export class RelayFleet implements Fleet {
     for (const index of this.#unread) while (index.step());
     this.#unread.clear();
     const { id } = stream;
-    const subscriber = this.#due.has(id) ? this.#subscriber(stream) : this.#subscribers.get(id);
+    // One that has ended is not due: what waits may have come since the last look.
+    const known = this.#due.has(id) ? undefined : this.#subscribers.get(id);
+    const subscriber = known ?? this.#subscriber(stream);
     return subscriber && canaryOf(id, subscriber, waiting);
   }
 

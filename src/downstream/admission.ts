@@ -116,7 +116,7 @@ export class Quota {
     else if (shown < muchShown && newSessions < manySessions) return;
     // After a large one at least until others have had their turn: one read may have brought many.
     transport.pause();
-    this.#paused = clock.after(Math.max(0, wait), () => {
+    this.#paused = clock.after(wait, () => {
       this.#paused = undefined;
       transport.resume();
     });

@@ -4,7 +4,7 @@ export interface Clock {
   now(): number;
   /** Milliseconds since any moment, with fractions. It never goes back, so it is for measuring. */
   monotonic(): number;
-  /** Runs once after so many milliseconds; does not keep the process alive. */
+  /** Runs once after so many milliseconds, or as soon as it can if they are over; does not keep the process alive. */
   after(milliseconds: number, run: () => void): Timer;
 }
 
@@ -12,14 +12,15 @@ export interface Timer {
   cancel(): void;
 }
 
-/** setTimeout's limit: longer waits fire at once. */
-const longestTimeoutMs = 2 ** 31 - 1;
+/** setTimeout's limits: longer waits fire at once, and of negative ones Node warns on stderr. */
+const timeoutMs = { shortest: 0, longest: 2 ** 31 - 1 };
 
 export const systemClock: Clock = {
   now: () => Date.now(),
   monotonic: () => performance.now(),
   after(milliseconds, run) {
-    const timer = setTimeout(run, Math.min(milliseconds, longestTimeoutMs)).unref();
+    const { shortest, longest } = timeoutMs;
+    const timer = setTimeout(run, Math.min(Math.max(milliseconds, shortest), longest)).unref();
     return { cancel: () => clearTimeout(timer) };
   },
 };
@@ -117,7 +118,7 @@ export class Settling {
     const now = this.#clock.monotonic();
     const since = this.#waiting?.since ?? now;
     this.cancel();
-    const wait = Math.max(0, Math.min(this.#times.quiet, since + this.#times.longest - now));
+    const wait = Math.min(this.#times.quiet, since + this.#times.longest - now);
     const timer = this.#clock.after(wait, () => {
       this.#waiting = undefined;
       this.#run();

@@ -208,7 +208,7 @@ class Check {
     this.#answers.push({ ...answer, askedAt });
     if (this.#answers.length > mostKept) this.#answers.shift();
     const { intervalMs } = this.settings;
-    this.#timer = clock.after(Math.max(0, askedAt + intervalMs - clock.monotonic()), () => this.#ask(round));
+    this.#timer = clock.after(askedAt + intervalMs - clock.monotonic(), () => this.#ask(round));
     changed();
   }
 }

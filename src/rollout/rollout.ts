@@ -389,7 +389,7 @@ export class Rollout {
     if (!this.#waits) this.#overAt(now);
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
     else if (!this.#waits && !this.canaries.areExpected && !this.#queues) return;
-    this.#timer = clock.after(Math.max(0, nextAt - now), () => this.#look());
+    this.#timer = clock.after(nextAt - now, () => this.#look());
   }
 
   /** What a restart must not forget. */

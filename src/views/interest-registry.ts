@@ -278,7 +278,7 @@ class IdleCache {
     if (this.#timer !== undefined) return;
     const next = this.#next;
     if (next === undefined) return;
-    this.#timer = this.#options.clock.after(Math.max(0, this.#cache.getRemainingTTL(next)), () => {
+    this.#timer = this.#options.clock.after(this.#cache.getRemainingTTL(next), () => {
       this.#timer = undefined;
       this.#expire();
     });

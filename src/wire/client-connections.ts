@@ -389,7 +389,7 @@ export class ClientConnections {
     connection.isEnding = true;
     connection.timer?.cancel();
     const milliseconds = validUntil - clock.now() + this.#random() * this.#reviewMs;
-    connection.timer = clock.after(Math.max(0, milliseconds), () => {
+    connection.timer = clock.after(milliseconds, () => {
       this.#options.refused?.('certificate_ended');
       this.#retire(session, connection, certificateEnded, 0);
     });

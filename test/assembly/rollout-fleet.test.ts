@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { RelayFleet } from '../../src/assembly/rollout-fleet.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { nameKey } from '../../src/model/holds.ts';
+import type { CanaryStream } from '../../src/rollout/waiting.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { InMemoryRelay, node, type as url } from '../support/in-memory-relay.ts';
 
@@ -29,6 +30,24 @@ describe('the clients as a rollout sees them', () => {
     expect(first?.names[0]).to.deep.equal(
       new Set(names.map((name) => nameKey(url('cds'), resourceName(name)))),
     );
+    fleet.stop();
+  });
+
+  it('one that ends before anybody has looked at what waits was a canary', () => {
+    const waiting = new Map([[url('cds'), new Set([resourceName('a')])]]);
+    const ended: (CanaryStream | undefined)[] = [];
+    const lab = new InMemoryRelay({
+      access: () => ALLOW_ALL.ofCanaries,
+      closed: (stream) => void ended.push(fleet.canary(stream, waiting)),
+    });
+    const fleet = new RelayFleet(lab.relay, lab.clock, () => {});
+    lab.relay.gate.gatedTypes(new Set([url('cds')]));
+    const client = lab.delta();
+    client.send('cds', { node: node(), resourceNamesSubscribe: ['a'] });
+    for (const content of ['1', '2']) lab.full('cds', { a: content });
+    client.disconnect();
+    const names = [new Set([nameKey(url('cds'), resourceName('a'))])];
+    expect(ended.map((canary) => canary?.names)).to.deep.equal([names]);
     fleet.stop();
   });
 });

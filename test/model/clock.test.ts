@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Sweep, WallTime } from '../../src/model/clock.ts';
+import { Sweep, systemClock, WallTime } from '../../src/model/clock.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 describe('repeated work', () => {
@@ -24,6 +24,26 @@ describe('repeated work', () => {
     sweep.start();
     clock.advance(1000);
     expect(runs).to.equal(1);
+  });
+});
+
+describe('the clock of the system', () => {
+  it('runs at once what was due before, without a warning on stderr', async () => {
+    const warnings: Error[] = [];
+    const take = (warning: Error) => void warnings.push(warning);
+    process.on('warning', take);
+    try {
+      await new Promise<void>((resolve) => {
+        const keepsAlive = setTimeout(resolve, 10_000);
+        systemClock.after(-0.25, () => {
+          clearTimeout(keepsAlive);
+          setImmediate(resolve); // warnings come in a later tick
+        });
+      });
+    } finally {
+      process.off('warning', take);
+    }
+    expect(warnings).to.deep.equal([]);
   });
 });
 

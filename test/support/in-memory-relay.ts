@@ -226,6 +226,8 @@ export interface InMemoryRelayOptions {
   readonly idleMilliseconds?: number;
   /** What counts responses and ACKs, by the relay's clock. */
   readonly measure?: (clock: VirtualClock) => Pick<StreamMetrics, 'response' | 'acknowledged'>;
+  /** A stream has ended. */
+  readonly closed?: RelayOptions['admission']['closed'];
 }
 
 /** `env` and `version` from node.metadata. */
@@ -277,7 +279,7 @@ export class InMemoryRelay {
       controlPlane: 'lab',
       idleMilliseconds: options.idleMilliseconds ?? 600_000,
       maxCacheBytes: () => options.maxCacheBytes ?? 2 ** 30,
-      admission: { refuses: () => undefined, opened: () => {}, closed: () => {} },
+      admission: { refuses: () => undefined, opened: () => {}, closed: options.closed ?? (() => {}) },
       defer: (run) => this.#deferred.push(run),
       events: {
         ambiguous: (_url, name) => this.ambiguous.push(name),
