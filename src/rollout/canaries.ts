@@ -99,7 +99,7 @@ export class Canaries {
   }
 
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */
-  remember(members: readonly Member[]): boolean {
+  remember(members: readonly Pick<Member, 'nodeKey' | 'classKey' | 'side'>[]): boolean {
     const before = this.#members.size;
     for (const { nodeKey, classKey, side } of members) {
       if (side !== 'canary' || this.#members.size >= most.known) continue;

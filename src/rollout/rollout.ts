@@ -180,6 +180,9 @@ export class Rollout {
   /** The stream of a canary has ended that subscribed to what waits. */
   canaryEnded(stream: CanaryStream): void {
     if (!this.#waits) return;
+    const { node: nodeKey, classKey } = stream;
+    // No survey may have seen it: when it comes back it has what waits.
+    if (this.canaries.remember([{ nodeKey, classKey, side: 'canary' }])) this.#save();
     this.#rejections.ended(stream.stream, stream.standing);
     this.#ends.ended(stream, this.#options.clock.monotonic());
     this.#settling.touch();

@@ -1011,4 +1011,22 @@ describe('what was discarded, after a restart', () => {
       );
     });
   }
+
+  it('a canary that ended before a look has seen it is one when it comes back, though what waits is held', () => {
+    const setting = new Setting();
+    setting.has(released);
+    const names = [new Set([nameKey(cds, resourceName('a'))])];
+    const left = { stream: 's9', node: 'n9', classKey: 'one', standing: { kind: 'waiting' }, names } as const;
+    setting.store.apply(transaction({ holder: namedHolder, type: cds, puts: [one('a', '2')] }));
+    setting.store.held.notify();
+    setting.rollout.canaryEnded(left);
+    setting.clock.advance(2000);
+    expect(setting.state).to.equal(
+      'HELD: 1 of 1 canary streams ended within the bake: max_disconnects is 20 percent',
+    );
+    expect(setting.elected).to.deep.equal([]);
+    const back = { nodeKey: 'n9', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS };
+    expect(setting.rollout.sideOf(back)).to.equal('canary');
+    expect([...setting.saved.canaries.keys()]).to.deep.equal(['n9']);
+  });
 });
