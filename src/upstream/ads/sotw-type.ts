@@ -113,7 +113,7 @@ export class SotwType extends SubscribedType {
     // Without a version it is sent also by those who think that this stream has it. In a full-state type a name that is
     // asked for once more stays in the list: with a version the request would be an ACK.
     const isAskedAgain = this.#isFull && unsubscribed.some((one) => isNew.has(one));
-    const isOwed = isAskedAgain || subscribed.some((one) => this.hasReturned(one));
+    const isOwed = isAskedAgain || subscribed.some((one) => this.keptNothing || this.hasReturned(one));
     requests.push(isOwed ? { ...request, version: '' } : request);
     return requests;
   }
