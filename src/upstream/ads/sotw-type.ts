@@ -93,6 +93,7 @@ export class SotwType extends SubscribedType {
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
     if (!this.#isFull && this.requestCount > 1) this.#on.subscribedAgain.subscribe(subscribed, unsubscribed);
+    if (!this.#isFull && unsubscribed.length > 0) this.#forgetPrevious();
     const requests: OutgoingRequest[] = [];
     if (!this.#on.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
       // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
@@ -186,15 +187,19 @@ export class SotwType extends SubscribedType {
   }
 
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
-    if (this.#previous !== undefined) {
-      this.#previous = undefined;
-      this.rules = { ...this.rules }; // a response that is being read is read again
-    }
+    this.#forgetPrevious();
     if (subscription.requestNumber === 0) return;
     this.#on.attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
     this.#on.subscribedAgain.leave(subscription);
     this.leave(subscription);
+  }
+
+  /** The next response is read as a whole: what it repeats counts as well. */
+  #forgetPrevious(): void {
+    if (this.#previous === undefined) return;
+    this.#previous = undefined;
+    this.rules = { ...this.rules }; // a response that is being read is read again
   }
 
   protected onLeft(subscription: UpstreamSubscription): void {
