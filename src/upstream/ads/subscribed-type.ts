@@ -354,7 +354,7 @@ export abstract class SubscribedType {
   /** A response has been judged by these rules. */
   received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
     if (this.subscriptions.empty) {
-      // With its version: who takes an empty list for everything sends it until then (protocol §5b.14).
+      // Servers that take an empty list for everything send it until its version is acknowledged (protocol §5b.14).
       this.#acknowledge(response);
       return;
     }
