@@ -249,6 +249,48 @@ describe('what is written when', () => {
     expect(cache.persistence.lagSeconds).to.equal(0);
   });
 
+  it('who asks waits until what is marked by then is on disk, and no later change', async () => {
+    const waits = (): (() => boolean) => {
+      let settled = false;
+      void cache.persistence.settled().then(() => {
+        settled = true;
+      });
+      return () => settled;
+    };
+    const nothing = waits();
+    await pass(0);
+    expect(nothing(), 'nothing is marked').to.equal(true);
+    disk.hold();
+    cache.store.apply(says('cds', { resources: { a: '1' } }));
+    const first = waits();
+    await pass(0);
+    cache.store.apply(says('cds', { resources: { a: '2' } }));
+    const [second, also] = [waits(), waits()];
+    await pass(10_000);
+    expect([first(), second(), also()]).to.deep.equal([false, false, false]);
+    while (disk.transactions.length === 0) {
+      disk.release();
+      disk.hold();
+      await turn();
+    }
+    await pass(0);
+    expect([first(), second(), also()]).to.deep.equal([true, false, false]);
+    cache.store.apply(says('cds', { resources: { a: '3' } }));
+    disk.release();
+    await pass(0);
+    expect([second(), also()]).to.deep.equal([true, true]);
+    expect(disk.transactions.map(({ contents }) => contents.length)).to.deep.equal([1, 1]);
+  });
+
+  it('who asks is not kept waiting by a disk that fails', async () => {
+    disk.error = { kind: 'full', message: 'no room' };
+    cache.store.apply(says('cds', { resources: { a: '1' } }));
+    await cache.persistence.settled();
+    expect(cache.persistence.failure?.reason).to.equal('full');
+    await cache.persistence.settled();
+    expect(cache.failures).to.deep.equal(['full']);
+  });
+
   it('names of what was removed do not add up while nothing can be written', async () => {
     disk.error = { kind: 'full', message: 'no room' };
     for (let index = 0; index < 300_000; index++) {
