@@ -41,7 +41,7 @@ import {
 } from './reload-effect.ts';
 import { SessionKeeper } from './session-keeper.ts';
 import { UpstreamSet } from './upstream-set.ts';
-import { watchTls } from './watched-tls.ts';
+import { readListenerTls } from './watched-tls.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
@@ -459,14 +459,15 @@ export class Distributary {
     const { admin, metrics } = this.#config;
     const { accounts, log } = this.#core;
     const around = { accounts, log, inspector: this.#inspection };
-    const tls = await watchTls(admin.tls, () => this.#listeners[0]?.listener, this.#core, 'admin');
+    const tls = await readListenerTls(admin.tls, this.#core, 'admin');
     if (!tls.ok) return tls;
-    const { material, close } = tls.value;
+    const { material, follow, close } = tls.value;
     this.#closeAdminTls = close;
     const access = (): Config['admin'] => this.#config.admin;
     const listening = await startAdminServer({ ...admin.address, ...around, tls: material, access });
     if (!listening.ok) return listening;
     this.#listeners.push({ name: 'admin', listener: listening.value });
+    follow(listening.value);
     if (metrics === undefined) return ok(undefined);
     const read = await startMetricsServer({ ...metrics.address, ...around, tls: undefined });
     if (!read.ok) return read;
