@@ -252,9 +252,10 @@ describe('what is written when', () => {
   it('who asks waits until what is marked by then is on disk, and no later change', async () => {
     const waits = (): (() => boolean) => {
       let settled = false;
-      void cache.persistence.settled().then(() => {
+      void (async () => {
+        await cache.persistence.settled();
         settled = true;
-      });
+      })();
       return () => settled;
     };
     const nothing = waits();
