@@ -170,6 +170,26 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['304', 'r']);
   });
 
+  it('routes wait for each change of clusters, also after one whose endpoints never came', () => {
+    endpoints('old');
+    client.round('eds', 'eds');
+    clusters('old', 'lost');
+    client.round('cds', 'cds');
+    client.has.delete('eds');
+    client.poll('eds', true, ['lost']);
+    for (let at = 0; at < 5; at++) {
+      lab.clock.advance(5000);
+      client.round('cds', 'rds');
+    }
+    clusters('old', 'lost', 'new');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds lost new old', 'cds 304']);
+    route('new');
+    expect(client.poll('rds')).to.equal('304');
+    endpoints('new');
+    expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['new', '304']);
+    expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['304', 'r']);
+  });
+
   it('a client that polls less often than every minute keeps what it refers to, too', () => {
     for (let at = 0; at < 6; at++) {
       lab.clock.advance(110_000);
