@@ -813,6 +813,46 @@ describe('what a client still refers to that asks for a wildcard besides (delta)
   });
 });
 
+describe('a glob that a client adds and nobody answers (delta)', () => {
+  function asking() {
+    const { lab, client, raw } = settled('delta');
+    raw.send('rds', { resourceNamesSubscribe: ['xdstp://a/envoy.config.route.v3.RouteConfiguration/dir/*'] });
+    expect(client.told()).to.deep.equal([]);
+    return { lab, client, leadsTo: (name: string) => route(lab, name, ['r']) };
+  }
+
+  it('§8.3 routes beside it wait until the client has accepted their clusters', () => {
+    const { lab, client, leadsTo } = asking();
+    const puts = ['x', 'y'].map((name) => realPut('cds', name, { type: name === 'x' ? 'STATIC' : 'EDS' }));
+    lab.says({ type: type('cds'), complete: true, puts });
+    expect(client.heard()).to.deep.equal(['cds y']);
+    leadsTo('y');
+    expect(client.heard()).to.deep.equal([]);
+    client.accept();
+    expect(client.told()).to.deep.equal(['rds r']);
+  });
+
+  it('§8.7 routes beside it wait for clusters that have not come', () => {
+    const { lab, client, leadsTo } = asking();
+    leadsTo('y');
+    expect(client.told()).to.deep.equal([]);
+    clusters(lab, 'x', 'y');
+    expect(client.told()).to.deep.equal(['cds y', 'rds r']);
+  });
+
+  it('§8.6 what nothing refers to goes at once', () => {
+    const { lab, client, leadsTo } = asking();
+    clusters(lab, 'y');
+    expect(client.told()).to.deep.equal(['cds y']);
+    leadsTo('y');
+    expect(client.told()).to.deep.equal(['rds r', 'cds -x']);
+    clusters(lab, 'y', 'z');
+    expect(client.told()).to.deep.equal(['cds z']);
+    clusters(lab, 'y');
+    expect(client.told()).to.deep.equal(['cds -z']);
+  });
+});
+
 describe('what a client still refers to, of other types', () => {
   it('§8.6 clients that keep different clusters share no response, whatever the names', () => {
     const lab = makeLab();
