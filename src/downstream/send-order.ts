@@ -101,6 +101,8 @@ export class Conversation {
   #settled = 0;
   /** Routes were sent although the clusters before them are not accepted, and that was told. */
   toldWarming = false;
+  /** Grows with all that may change what its types refer to. */
+  heard = 0;
   /** All of an ADS stream, or of a client that polls. */
   readonly #own: readonly OrderedType[];
   readonly #polled: AcceptedNames | undefined;
@@ -194,6 +196,7 @@ export class Conversation {
   add(participant: Participant): void {
     this.#apart ??= { all: new Set(), waiting: new Set(), byType: new Map() };
     const { all, byType } = this.#apart;
+    this.heard++;
     all.add(participant);
     for (const type of participant.types) getOrMake(byType, type.info.short, () => new Set()).add(type);
   }
@@ -201,6 +204,7 @@ export class Conversation {
   remove(participant: Participant): void {
     const apart = this.#apart;
     if (apart === undefined) return;
+    this.heard++;
     apart.all.delete(participant);
     apart.waiting.delete(participant);
     for (const type of participant.types) {
@@ -266,6 +270,8 @@ export class SendOrder {
   /** Changed routes that wait; undefined: none has waited yet. */
   #waits: WeakMap<OrderedType, Waits> | undefined;
   #routesWait = false;
+  /** What was known when the removals that a type has deferred were looked at: none of them goes before `until`. */
+  readonly #looked = new WeakMap<OrderedType, { heard: number; grace: number; until: number }>();
   /**
    * Delta: the EDS items of clusters that were sent to a client that came back, until it asks for endpoints or has answered
    * the clusters (protocol §10.1).
@@ -379,6 +385,7 @@ export class SendOrder {
   requested(type: OrderedType): void {
     const { info, subscription } = type;
     const { conversation } = this;
+    if (referringTypes.has(info.short)) conversation.heard++;
     if (info.url === endpoints && this.#neededBefore.size > 0) {
       type.resend(this.#neededBefore);
       this.#neededBefore = noItems;
@@ -445,13 +452,32 @@ export class SendOrder {
     const types = this.types;
     for (let index = types.length - 1; index >= 0; index--) {
       const type = types[index];
-      if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;
+      if (type?.subscription?.hasDeferredRemovals !== true || this.#keepsAll(type)) continue;
+      if (this.#send(type, false)) return true;
     }
     return false;
   }
 
+  /** All that it has deferred stays, as when it was looked at: it may be thousands, and each ACK and update asks. */
+  #keepsAll(type: OrderedType): boolean {
+    const { heard, grace, until = 0 } = this.#looked.get(type) ?? {};
+    const isKnown = heard === this.conversation.heard && grace === this.#stream.removalGraceMilliseconds;
+    if (!isKnown || until <= this.#clock.monotonic() || type.subscription?.pending === true) return false;
+    this.#wakeAt(until);
+    return true;
+  }
+
   #send(type: OrderedType, defersAll: boolean): boolean {
-    if (type.info.url === clusters && type.subscription?.pending === true) this.#settleEarlier();
+    const isPending = type.subscription?.pending === true;
+    if (isPending && type.info.url === clusters) this.#settleEarlier();
+    const sent = this.#sendBut(type, defersAll);
+    if ((sent || isPending) && referringTypes.has(type.info.short)) this.conversation.heard++;
+    return sent;
+  }
+
+  /** All but the removals that are deferred. */
+  #sendBut(type: OrderedType, defersAll: boolean): boolean {
+    this.#looked.delete(type);
     if (defersAll) return this.#stream.send(type, defersEverything);
     const grace = this.#stream.removalGraceMilliseconds;
     const by = referring.get(type.info.short);
@@ -463,18 +489,24 @@ export class SendOrder {
     // Once for all that is removed: a client may have thousands of both.
     const others = lazily(() => by.flatMap((short) => conversation.of(short)));
     const areSettled = lazily(() => others().every(isSettled));
+    let earliest = Number.POSITIVE_INFINITY;
+    const keep = (until: number): true => {
+      earliest = Math.min(earliest, until);
+      return true;
+    };
     const sent = this.#stream.send(type, (removed) => {
       const until = (removed.since ?? now) + grace;
       const isBackUntil = isFromEarlierStream(removed) && others().length > 0 ? this.#isBackUntil(now) : now;
-      if (isBackUntil > now) {
-        this.#wakeAt(isBackUntil);
-        return true;
-      }
+      if (isBackUntil > now) return keep(isBackUntil);
       if (areSettled() && !others().some((other) => mayReferTo(other, type, removed))) return false;
-      if (until > now) this.#wakeAt(until);
-      else overdue.push(removed.variant.name);
-      return until > now;
+      if (until > now) return keep(until);
+      overdue.push(removed.variant.name);
+      return false;
     });
+    if (earliest < Number.POSITIVE_INFINITY) {
+      this.#wakeAt(earliest);
+      this.#looked.set(type, { heard: conversation.heard, grace, until: earliest });
+    }
     if (sent && overdue.length > 0) this.#stream.overdue(type, 'removal', overdue);
     return sent;
   }

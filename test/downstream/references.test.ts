@@ -7,8 +7,9 @@ import type {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import type { Put } from '../../src/model/transaction.ts';
+import type { Put, Transaction } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
+import { Cursor } from '../../src/views/cursor.ts';
 import {
   type DeltaClient,
   envAndVersion,
@@ -22,6 +23,7 @@ import {
   wildcardHolder,
 } from '../support/in-memory-relay.ts';
 import { realPut } from '../support/real-bodies.ts';
+import { workOf } from '../support/work.ts';
 
 const grace = 15_000;
 const makeLab = (): InMemoryRelay => new InMemoryRelay({ limits: { removalGraceMilliseconds: grace } });
@@ -854,6 +856,33 @@ describe('a glob that a client adds and nobody answers (delta)', () => {
 });
 
 describe('what a client still refers to, of other types', () => {
+  it('§8.6 thousands of endpoints that stay are looked at once for each change, and not for its answer', () => {
+    const lab = makeLab();
+    const raw = lab.delta();
+    const client = accepting(raw, {});
+    const names = Array.from({ length: 1000 }, (_, at) => `c-${at}`);
+    const says = (part: Partial<Transaction>): void =>
+      lab.says({ type: type('eds'), holder: namedHolder, ...part });
+    const changes = (weight: number): void => {
+      const policy = { overprovisioningFactor: weight };
+      says({ puts: [realPut('eds', 'live', { policy })], resolved: [] });
+      expect(client.told()).to.deep.equal(['eds live']);
+    };
+    raw.send('cds');
+    clusters(lab, 'live', ...names);
+    raw.send('eds', { resourceNamesSubscribe: ['live', ...names] });
+    lab.clock.advance(0);
+    says({ puts: ['live', ...names].map((name) => realPut('eds', name, {})) });
+    client.told();
+    says({ removals: names.map((name) => ({ name: resourceName(name), constraints: UNCONSTRAINED })) });
+    expect(client.told()).to.deep.equal([]);
+    expect(workOf(Cursor.prototype, ['refersTo'], () => changes(100))).to.be.at.most(1000);
+    clusters(lab, 'live', ...names.slice(1));
+    expect(client.told()).to.deep.equal(['cds -c-0', 'eds -c-0']);
+    lab.clock.advance(grace);
+    expect(client.told().map((one) => one.split(' ').length)).to.deep.equal([1000]);
+  });
+
   it('§8.6 clients that keep different clusters share no response, whatever the names', () => {
     const lab = makeLab();
     const routesTo = (name: string, to: readonly string[]): Put => {
