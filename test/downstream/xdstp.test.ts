@@ -249,7 +249,10 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       const [query, theirs] = ['?a=1&b=2', '?b=2&a=1'];
       const ids = Array.from({ length: 1001 }, (_, at) => `dir/m-${at}`);
       const client = relay.delta();
-      const claimed = [...ids, 'dir/gone'].map((id) => [uri(id, theirs), '1@0123456789abcdef']);
+      const claimed = [...ids, 'dir/gone'].map((id): [string, string] => [
+        uri(id, theirs),
+        '1@0123456789abcdef',
+      ]);
       client.send('eds', {
         resourceNamesSubscribe: [glob('dir', theirs)],
         initialResourceVersions: Object.fromEntries(claimed),
