@@ -107,14 +107,16 @@ export class WorkersFleet implements Fleet {
       this.#countsFrom = this.#ask(workers, waiting);
     const from = this.#countsFrom;
     const all = workers.reports();
-    const reports = all.flatMap((one) => (one === undefined || one.round <= this.#over ? [] : one));
+    const reports = all.filter((one) => one !== undefined);
     const counting = reports.filter(({ round }) => from !== undefined && round >= from);
     // Who is on the way to another side is not seen there, and where no worker listens nobody is.
     const areAll = all.length > 0 && counting.length === all.length;
     if (areAll && !this.isMoving) return this.#surveyOf(counting);
     // Who rejected something is still there, and may say something else now.
-    const before = reports.flatMap(({ canaries }) => canaries).filter(({ stream }) => stream !== '');
-    return { complete: false, members: [], canaries: [unknownCanary, ...before.map(outdated)] };
+    const before = reports.flatMap(({ round, canaries }) =>
+      canaries.filter(({ stream }) => stream !== '').map(round <= this.#over ? silent : outdated),
+    );
+    return { complete: false, members: [], canaries: [unknownCanary, ...before] };
   }
 
   waitingChanged(): void {
@@ -229,6 +231,9 @@ export function surveyOf(reports: readonly CanaryReport[]): Survey {
     canaries: reports.flatMap(({ canaries }) => canaries),
   };
 }
+
+/** What it said was about something that waits no more. */
+const silent = ({ stream, names }: CanaryStream): CanaryStream => ({ ...unknownCanary, stream, names });
 
 /** Nobody goes back to what is released. */
 function onlyAdds(before: CanariesMessage, { waves, reached, named, open }: CanariesMessage): boolean {

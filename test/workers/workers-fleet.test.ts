@@ -211,7 +211,12 @@ describe('the clients of workers', () => {
     const late = { ...nobody, round: setting.round, ended: [bad] };
     setting.waits();
     setting.waits('a');
-    expect(setting.standings()).to.deep.equal(['waiting']);
+    expect(setting.standings()).to.deep.equal(['waiting', 'waiting']);
+    const there = setting.fleet.survey(waiting).canaries.map(({ stream, node }) => [stream, node]);
+    expect(there, 'it has not left').to.deep.equal([
+      ['', ''],
+      ['1-1', ''],
+    ]);
     setting.fleet.reported(late);
     setting.fleet.workerEnded(setting.reports[0]);
     expect(setting.ended).to.deep.equal([]);
