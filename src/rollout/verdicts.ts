@@ -6,7 +6,7 @@ import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
-import type { CanaryStream, Standing } from './waiting.ts';
+import { type CanaryStream, type Standing, subscribesTo } from './waiting.ts';
 
 type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending' | 'revision'>;
 /** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */
@@ -414,10 +414,6 @@ function fewest<T>(lists: Iterable<readonly T[]>): readonly T[] {
     if (list.length === 0) break;
   }
   return fewest ?? [];
-}
-
-function subscribesTo(stream: CanaryStream, names: ReadonlySet<string>): boolean {
-  return names.values().every((name) => stream.names.some((subscribed) => subscribed.has(name)));
 }
 
 const isWithin = (inner: ReadonlySet<string>, outer: ReadonlySet<string>): boolean =>

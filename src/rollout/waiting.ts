@@ -34,6 +34,10 @@ export interface CanaryStream {
   readonly names: readonly ReadonlySet<string>[];
 }
 
+/** To all of these names. */
+export const subscribesTo = (stream: CanaryStream, names: ReadonlySet<string>): boolean =>
+  names.values().every((name) => stream.names.some((subscribed) => subscribed.has(name)));
+
 /** How many of them have answered, and what. */
 export function answersOf(canaries: readonly CanaryStream[]): {
   readonly accepted: number;
