@@ -458,6 +458,8 @@ export class Ends {
   #ends: ReadonlyMap<string, End> = new Map();
   /** Not looked at yet: the node may have other streams. */
   #fresh: { readonly stream: CanaryStream; readonly at: number }[] = [];
+  /** At the last look. */
+  #seen: readonly CanaryStream[] = [];
   /** What was found bad, the same values until something changes. */
   verdicts: readonly Finding[] = [];
 
@@ -475,6 +477,7 @@ export class Ends {
   /** Nothing waits for a verdict: what was found stays, and who has ended counts when what is frozen waits again. */
   over(frozen: ReadonlySet<string>): void {
     this.#keep(subscribedTo(frozen));
+    this.#seen = [];
   }
 
   #keep(isKept: (end: Pick<End, 'names'>) => boolean): void {
@@ -486,13 +489,22 @@ export class Ends {
   observe(canaries: readonly CanaryStream[], settings: JudgeSettings, now: number): void {
     const { bakeMs, maxDisconnects } = settings;
     const within = Math.max(bakeMs, ...settings.waves.map((wave) => wave.bakeMs ?? 0));
+    const seen = this.#seen;
+    this.#seen = canaries;
     if (this.#fresh.length + this.#ends.size + this.verdicts.length === 0) return;
-    const present = new Map<string, Set<string>>();
-    for (const { classKey, node } of canaries) getOrMake(present, classKey, () => new Set()).add(node);
+    const present = streamsOf(canaries);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
     const ends = new Map(this.#ends);
-    for (const { stream, at } of this.#fresh)
-      if (!isThere(stream.classKey, stream.node)) add(ends, stream, at);
+    const before = this.#fresh.length === 0 ? undefined : streamsOf(seen);
+    for (const all of Map.groupBy(this.#fresh, ({ stream }) => keyOf(stream)).values())
+      for (const { stream, at } of all.slice(-1)) {
+        const { classKey, node } = stream;
+        const others = (before?.get(classKey)?.get(node) ?? 0) - all.length;
+        // If no other was there, it has come back before this look.
+        if (others > 0 && isThere(classKey, node)) continue;
+        const names = [...new Set(all.flatMap((one) => one.stream.names))];
+        add(ends, { classKey, node, names }, at);
+      }
     this.#fresh = [];
     for (const [key, end] of ends) {
       const isBack = isThere(end.classKey, end.node);
@@ -504,7 +516,7 @@ export class Ends {
     this.#ends = ends;
     const open = [...Map.groupBy(ends.values(), (end) => end.classKey)].flatMap(([classKey, of]) => {
       const counted = of.filter(({ isJudged }) => isJudged);
-      const nodes = new Set([...(present.get(classKey) ?? []), ...counted.map(({ node }) => node)]);
+      const nodes = new Set([...(present.get(classKey)?.keys() ?? []), ...counted.map(({ node }) => node)]);
       if (counted.length * 100 <= maxDisconnects * nodes.size) return [];
       const reason = `${counted.length} of ${nodes.size} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
       const sets = new Set(counted.flatMap((end) => end.names));
@@ -537,11 +549,25 @@ export class Ends {
   }
 }
 
-function add(ends: Map<string, End>, { node, classKey, names }: CanaryStream, at: number): void {
-  const key = JSON.stringify([classKey, node]);
+type Node = Pick<CanaryStream, 'classKey' | 'node'>;
+
+const keyOf = ({ classKey, node }: Node): string => JSON.stringify([classKey, node]);
+
+/** How many, by class and node. */
+function streamsOf(canaries: readonly CanaryStream[]): ReadonlyMap<string, ReadonlyMap<string, number>> {
+  const streams = new Map<string, Map<string, number>>();
+  for (const { classKey, node } of canaries) {
+    const own = getOrMake(streams, classKey, () => new Map());
+    own.set(node, (own.get(node) ?? 0) + 1);
+  }
+  return streams;
+}
+
+function add(ends: Map<string, End>, one: Pick<End, 'node' | 'classKey' | 'names'>, at: number): void {
+  const key = keyOf(one);
   const times = [...(ends.get(key)?.times ?? []), at].slice(-mostReturns - 1);
   ends.delete(key);
-  ends.set(key, { node, classKey, names, times, isBack: false, isJudged: false });
+  ends.set(key, { ...one, times, isBack: false, isJudged: false });
   const [oldest] = ends.keys();
   if (ends.size > mostKept && oldest !== undefined) ends.delete(oldest);
 }
