@@ -332,7 +332,7 @@ export class Rollout {
     const { fleet, gate } = this.#options;
     const { type, joined: all, left } = change;
     const keyOf = (name: ResourceName): string => nameKey(type, name);
-    const discarded = this.#verdicts.changed(change);
+    const discarded = this.#verdicts.changed(change, () => this.#found());
     // The views have heard of it, and no client has yet.
     if (discarded.size > 0) gate.discard({}, this.#verdicts.whyDiscarded(discarded), discarded);
     this.#needed.look(this.#settings !== undefined, this.#queues);

@@ -74,7 +74,25 @@ export class Verdicts {
 
   /** Before a rollback of what these mean: what was found bad of it is so when it waits again. */
   rollsBack(found: readonly Verdict[], filters: readonly Scope[]): void {
-    const names = this.#gate.pending.filter((one) => filters.some((filter) => includes(filter, one)));
+    const isMeant = (one: PendingName): boolean => filters.some((filter) => includes(filter, one));
+    const names = this.#gate.pending.filter((one) => isJudged(one) && isMeant(one));
+    this.#restore(found, names);
+  }
+
+  /** In a freeze upstream says something else than canaries have: what was found bad of that is so when it waits again. */
+  #freezes(found: () => readonly Verdict[], left: ReadonlySet<string>): void {
+    const { pending } = this.#gate;
+    const isFrozen = ({ masked }: PendingName): boolean => masked === 'frozen';
+    const keys = new Set(pending.flatMap((one) => (isFrozen(one) && left.has(one.key) ? one.key : [])));
+    if (keys.size === 0) return;
+    const bad = found().filter(({ names }) => !names.isDisjointFrom(keys));
+    this.#restore(
+      bad,
+      pending.filter((one) => isJudged(one) || isFrozen(one)),
+    );
+  }
+
+  #restore(found: readonly Verdict[], names: readonly PendingName[]): void {
     const fresh = this.#freshOf(found, names).map(withNames);
     if (fresh.length === 0) return;
     const said = fresh.flatMap(({ contents }) => contents);
@@ -85,13 +103,14 @@ export class Verdicts {
 
   /**
    * Names wait with another content now, which may be bad for the same reason, or wait no more. Returns which of those
-   * that wait were discarded before a restart, with the same content.
+   * that wait were discarded before a restart, with the same content. `found`: what was found bad until now.
    */
-  changed({ type, joined, left }: PendingChange): ReadonlySet<string> {
+  changed({ type, joined, left }: PendingChange, found: () => readonly Verdict[]): ReadonlySet<string> {
     const keysOf = (names: readonly ResourceName[]): string[] => names.map((name) => nameKey(type, name));
     const keys = new Set(keysOf([...joined, ...left]));
     this.#unsaved.verdicts ||= this.#found.some(({ names }) => !names.isDisjointFrom(keys));
     this.#left(keysOf(left));
+    if (left.length > 0) this.#freezes(found, new Set(keysOf(left)));
     return new Set(keysOf(joined).filter((key) => this.#isAgain(key)));
   }
 
@@ -177,15 +196,14 @@ export class Verdicts {
 
   #verdictsNow(all: readonly Verdict[]): readonly SavedVerdict[] {
     const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
-    return distinct([...known, ...this.#freshOf(all, this.#gate.pending)]);
+    return distinct([...known, ...this.#freshOf(all, this.#gate.pending.filter(isJudged))]);
   }
 
   /** Those that are not from before, with what they are about of these names. */
   #freshOf(all: readonly Verdict[], names: readonly PendingName[]): readonly SavedVerdict[] {
     const before = new Set<Verdict>(this.#restored);
     const found = all.filter((one) => !before.has(one));
-    const judged = found.length === 0 ? [] : names.filter(isJudged);
-    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, judged));
+    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, names));
     return fresh.filter(({ contents }) => contents.length > 0);
   }
 
