@@ -28,7 +28,7 @@ import type { Notifications } from '../rollout/notifications.ts';
 import { Rollout } from '../rollout/rollout.ts';
 import type { RolloutFile } from '../rollout/rollout-file.ts';
 import { Traffic } from '../rollout/traffic.ts';
-import type { Fleet } from '../rollout/waiting.ts';
+import type { Fleet, Waiting } from '../rollout/waiting.ts';
 import { logGrpc } from '../upstream/ads/grpc-channel.ts';
 import { extensionShare } from '../upstream/ads/subscribed-type.ts';
 import { claimant } from '../upstream/claims.ts';
@@ -113,6 +113,8 @@ interface JudgedClients {
   readonly traffic?: TrafficJudge;
   /** A client on the side of canaries has answered something. */
   readonly canaryAnswered: () => void;
+  /** What waits, as far as this process knows. */
+  readonly waiting: () => Waiting;
   /** The stream of one has ended; it still has its types. */
   readonly canaryEnded: (stream: XdsStream) => void;
 }
@@ -177,6 +179,7 @@ export class Core {
       sideOf: (client) => this.rollout.sideOf(client),
       fleet: undefined,
       canaryAnswered: () => this.rollout.answered(),
+      waiting: () => this.rollout.waiting(),
       canaryEnded: (stream) => this.#canaryEnded(stream),
     };
     this.#inForce = madeOf(config, this.#judged);
@@ -228,6 +231,7 @@ export class Core {
           this.admission.streamOpened(stream.transport.peer);
           streamLog.opened(stream);
         },
+        changing: (stream) => this.fleet.changing(stream, this.#judged.waiting()),
         closed: (stream) => {
           this.admission.streamClosed(stream.transport.peer);
           this.loops.streamEnded(stream.transport);

@@ -25,6 +25,7 @@ import {
   outdated,
   type Standing,
   type Survey,
+  subscribesTo,
   type Waiting,
 } from '../rollout/waiting.ts';
 
@@ -63,6 +64,11 @@ export class RelayFleet implements Fleet {
   /** The same until a subscriber comes, goes or changes. */
   #members: readonly Member[] | undefined;
   #canaries: readonly CanaryStream[] = [];
+  /** By stream: what it rejected before it subscribed to something else, and which names, as long as these wait. */
+  readonly #rejected = new Map<
+    string,
+    { readonly canary: CanaryStream; readonly names: ReadonlySet<string> }
+  >();
   readonly #slices: Sweep;
 
   /** `looked`: all streams have been looked at, and there is a survey. */
@@ -97,7 +103,19 @@ export class RelayFleet implements Fleet {
     // One that has ended is not due: what waits may have come since the last look.
     const known = this.#due.has(id) ? undefined : this.#subscribers.get(id);
     const subscriber = known ?? this.#subscriber(stream);
-    return subscriber && canaryOf(id, subscriber, waiting);
+    const canary = subscriber && canaryOf(id, subscriber, waiting);
+    return canary?.standing.kind === 'rejected' ? canary : (this.#rejected.get(id)?.canary ?? canary);
+  }
+
+  /** A canary that rejects something is about to subscribe to something else, or to be somebody else. */
+  changing(stream: XdsStream, waiting: Waiting): void {
+    if (waiting.size === 0) return;
+    this.touched(stream.id);
+    const canary = this.canary(stream, waiting);
+    if (canary?.standing.kind !== 'rejected' || !canary.standing.isFinal) return;
+    // It may reject something else then.
+    const before = { ...canary, stream: `${stream.id} before` };
+    this.#rejected.set(stream.id, { canary: before, names: canary.standing.names });
   }
 
   /** What a stream says to what waits; undefined: it does not subscribe to it, or was not looked at yet. */
@@ -111,6 +129,7 @@ export class RelayFleet implements Fleet {
 
   /** It subscribes to something else, is somebody else, has answered, or has ended. */
   touched(id: string): void {
+    if (this.#relay.server.stream(id) === undefined) this.#rejected.delete(id);
     if (this.#waiting === undefined) return;
     const known = this.#subscribers.get(id);
     if (known !== undefined) known.standing = undefined;
@@ -130,10 +149,15 @@ export class RelayFleet implements Fleet {
     this.#subscribers.clear();
     this.#members = undefined;
     this.#canaries = [];
+    this.#rejected.clear();
   }
 
   /** What a name shows may be something else now. */
   committed({ type, changed }: Commit): void {
+    this.#forgetRejected(
+      changed.keys().map((name) => nameKey(type, name)),
+      (isOf) => isOf,
+    );
     const index = this.#indexes.get(type);
     if (index === undefined || changed.size === 0) return;
     index.changed(changed.keys());
@@ -168,6 +192,18 @@ export class RelayFleet implements Fleet {
     this.#due = new Set(Iterator.from(this.#relay.server.streams()).map(({ id }) => id));
     this.#subscribers = new Map();
     this.#members = undefined;
+    this.#forgetRejected(
+      waiting.entries().flatMap(([type, names]) => names.values().map((name) => nameKey(type, name))),
+      (isOf) => !isOf,
+    );
+  }
+
+  /** `keys`: read only if there is something. `isOver`: of what has some of them, or none. */
+  #forgetRejected(keys: Iterable<string>, isOver: (hasSome: boolean) => boolean): void {
+    if (this.#rejected.size === 0) return;
+    const all = new Set(keys);
+    for (const [id, { names }] of this.#rejected)
+      if (isOver(!names.isDisjointFrom(all))) this.#rejected.delete(id);
   }
 
   /** A slice of what is to be done; false: there is more. */
@@ -225,9 +261,16 @@ export class RelayFleet implements Fleet {
 
   #canariesNow(waiting: Waiting): readonly CanaryStream[] {
     const canaries: CanaryStream[] = [];
-    for (const [id, subscriber] of this.#subscribers)
-      if (subscriber.client.access.side === 'canary') canaries.push(canaryOf(id, subscriber, waiting));
-    return canaries;
+    for (const [id, subscriber] of this.#subscribers) {
+      if (subscriber.client.access.side !== 'canary') continue;
+      const canary = canaryOf(id, subscriber, waiting);
+      canaries.push(canary);
+      const before = this.#rejected.get(id);
+      // It has only subscribed to more: it may accept that after all.
+      if (before?.canary.classKey === canary.classKey && subscribesTo(canary, before.names))
+        this.#rejected.delete(id);
+    }
+    return [...canaries, ...this.#rejected.values().map(({ canary }) => canary)];
   }
 }
 

@@ -68,6 +68,7 @@ export class SiblingServing {
     const streams: StreamAdmission = {
       refuses,
       opened: ({ transport }) => admission.streamOpened(transport.peer),
+      changing: () => {},
       closed: ({ transport }) => admission.streamClosed(transport.peer),
     };
     this.#server = new XdsServer(services, streams, 'sibling-');

@@ -62,6 +62,8 @@ export interface Handled {
 export interface StreamContext extends Subscriber {
   readonly services: DownstreamServices;
   readonly quota: Quota;
+  /** One of its types is about to subscribe to something else. */
+  readonly changing: () => void;
 }
 
 /**
@@ -149,6 +151,8 @@ export class TypeStream {
 
   /** `request` is one of the stream's protocol. */
   handle(request: Request, client: ClientContext): Result<Handled> {
+    // With the nonce of what it rejects this is an ACK of that (§3.4), though it may only unsubscribe it.
+    if (this.subscription?.responses.state === 'ERROR' && !this.repeats(request)) this.#context.changing();
     const kind = this.#kindOf(request);
     // In delta the nonce does not gate what it subscribes to (§4.3); it answers only an outstanding response.
     if (kind === 'stale' && request.kind === 'sotw') return unchanged.stale;
@@ -289,7 +293,10 @@ export class TypeStream {
     const { services } = this.#context;
     if (this.subscription === undefined)
       this.subscription = services.open(this.info.url, this.#encoding, selection, access, this.#context);
-    else this.subscription.select(selection, access, resend, mustAnswer);
+    else {
+      this.#context.changing();
+      this.subscription.select(selection, access, resend, mustAnswer);
+    }
     return this.subscription;
   }
 }

@@ -53,6 +53,8 @@ export interface StreamAdmission {
   /** Why no new stream of this peer is taken now, if so. */
   readonly refuses: (peer: Peer, route: Route) => Refusal | undefined;
   readonly opened: (stream: XdsStream) => void;
+  /** A canary that rejects something is about to subscribe to something else, or to be somebody else. */
+  readonly changing: (stream: XdsStream) => void;
   readonly closed: (stream: XdsStream) => void;
 }
 
@@ -159,6 +161,10 @@ export class XdsServer {
     });
   }
 
+  changing(stream: XdsStream): void {
+    this.#admission.changing(stream);
+  }
+
   closed(stream: XdsStream): void {
     this.#streams.delete(stream.id);
     this.#moving.delete(stream);
@@ -226,7 +232,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#order = new SendOrder(this, this.#types, services.clock);
     this.#quota = new Quota(this, services);
     const { account: payer } = transport.peer;
-    this.#context = { services, quota: this.#quota, wake: () => this.pump(), payer };
+    const [wake, changing] = [() => this.pump(), () => this.#changing()];
+    this.#context = { services, quota: this.#quota, wake, changing, payer };
   }
 
   get client(): ClientContext | undefined {
@@ -390,7 +397,6 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.failFor(rulesChanged);
       return;
     }
-    this.#client = client;
     this.#reselect(client);
     this.#services.events.touched(this.id, false);
     this.#quota.takenSessions(); // the client did not ask for these
@@ -479,14 +485,22 @@ export class XdsStream implements StreamHandler, OrderedStream {
       return undefined;
     }
     this.#node.remember(node);
-    const before = this.#client;
-    this.#client = context.value;
-    if (before !== undefined) this.#reselect(context.value);
+    if (this.#client === undefined) this.#client = context.value;
+    else this.#reselect(context.value);
     return this.#ended ? undefined : this.#client;
   }
 
-  /** The same subscriptions with other parameters. */
+  /** After that nobody could tell what it rejects. */
+  #changing(): void {
+    if (this.#client?.access.side !== 'canary') return;
+    const rejects = this.#types.some(({ subscription }) => subscription?.responses.state === 'ERROR');
+    if (rejects) this.#server.changing(this);
+  }
+
+  /** The same subscriptions of another client, with other parameters. */
   #reselect(client: ClientContext): void {
+    this.#changing();
+    this.#client = client;
     for (const type of this.#types) type.reselect(client);
     this.#quota.reselected(client);
   }

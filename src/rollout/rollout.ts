@@ -32,6 +32,7 @@ import {
   keysOf,
   matching,
   nothingOf,
+  rejectionBy,
   type Survey,
   unknownCanary,
   type Waiting,
@@ -332,7 +333,7 @@ export class Rollout {
     const { fleet, gate } = this.#options;
     const { type, joined: all, left } = change;
     const keyOf = (name: ResourceName): string => nameKey(type, name);
-    const discarded = this.#verdicts.changed(change);
+    const discarded = this.#verdicts.changed(change, () => this.#found());
     // The views have heard of it, and no client has yet.
     if (discarded.size > 0) gate.discard({}, this.#verdicts.whyDiscarded(discarded), discarded);
     this.#needed.look(this.#settings !== undefined, this.#queues);
@@ -373,11 +374,9 @@ export class Rollout {
     };
     lookAt(this.#ends.nextAt(this.#settings ?? unjudged));
     const passed = this.#changes.rows.filter((row) => {
-      const judgement = this.#judge(row, now);
-      lookAt(judgement.nextAt ?? nextAt);
-      if (judgement.passes === 'timeout' && this.#settings !== undefined)
-        this.#options.events.counted('timeout');
-      return judgement.passes !== undefined;
+      const { passes, nextAt: at = nextAt } = this.#judge(row, now);
+      lookAt(at);
+      return passes !== undefined;
     });
     this.#changes.judgeQueued(this.#guard, now);
     if (saved) this.#remember();
@@ -472,7 +471,11 @@ export class Rollout {
     const canaries = this.#canariesOf(row);
     const areAll = judge.acceptedAt !== undefined;
     if (canaries.length > 0) this.#options.events.canariesSaid(names, { ...answersOf(canaries), areAll });
-    return judgement;
+    if (judgement.passes !== 'timeout' || this.#settings === undefined) return judgement;
+    const rejection = rejectionBy(canaries, true);
+    if (rejection === undefined) this.#options.events.counted('timeout');
+    else judge.hold(now, { cause: 'timeout', reason: `no verdict within max_wait: ${rejection.reason}` });
+    return rejection === undefined ? judgement : { passes: undefined, nextAt: undefined };
   }
 
   /** Endpoints that the guard does not stop any more go to everybody, whatever they waited with. */
@@ -582,10 +585,7 @@ export class Rollout {
   #foundBad(row: Change): Observation['found'] {
     // It may be the change before that a canary rejects: nothing is taken back because of that.
     const takesBack = this.#settings?.onFailure === 'DISCARD';
-    for (const { standing } of this.#canariesOf(row))
-      if (standing.kind === 'rejected' && (standing.isFinal || !takesBack))
-        return { cause: 'rejected', reason: standing.reason };
-    return verdictOn(this.#found(), row.keys);
+    return rejectionBy(this.#canariesOf(row), !takesBack) ?? verdictOn(this.#found(), row.keys);
   }
 
   #observation(row: Change, now: number): Observation {

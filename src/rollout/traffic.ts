@@ -131,6 +131,8 @@ export class Traffic implements VerdictSource {
   readonly #streams = new Map<string, Reporting>();
   /** By node: the class of those who have something that is frozen. */
   readonly #frozen = new Map<string, string>();
+  /** What was new, by `nameKey`, since it was known last whose it is. */
+  readonly #fresh = new Set<string>();
   /** Of the last look at which it was known who has what. */
   #verdicts = new Map<Change, TrafficHistory>();
   #sweptAt: number;
@@ -151,6 +153,7 @@ export class Traffic implements VerdictSource {
     if (this.#settings !== undefined) return;
     this.#streams.clear();
     this.#frozen.clear();
+    this.#fresh.clear();
     this.#verdicts = new Map();
   }
 
@@ -183,7 +186,11 @@ export class Traffic implements VerdictSource {
     // Only clients of these classes are compared from now on.
     for (const one of this.#streams.values())
       if (!all.has(one.classKey)) one.take(this.#hasFrozen(one) ? 'between' : undefined);
-    for (const { change, isNew } of changes) if (isNew) this.#restart(change);
+    for (const { change, isNew } of changes) {
+      if (isNew) for (const key of change.keys) this.#fresh.add(key);
+      if (isNew || !change.keys.isDisjointFrom(this.#fresh)) this.#restart(change);
+    }
+    if (changes.every(({ canaries }) => canaries !== undefined)) this.#fresh.clear();
     const peers = Map.groupBy(this.#streams.values(), ({ classKey }) => classKey);
     const verdicts = new Map<Change, TrafficHistory>();
     for (const { change, canaries } of changes) {

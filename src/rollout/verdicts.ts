@@ -6,7 +6,7 @@ import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
 import type { HoldCause, JudgeSettings, Verdict } from './judge.ts';
 import type { HashOf, SavedRollout } from './rollout-file.ts';
-import type { CanaryStream, Standing } from './waiting.ts';
+import { type CanaryStream, type Standing, subscribesTo } from './waiting.ts';
 
 type Contents = Pick<Gate, 'contentOf' | 'judgedContent' | 'pending' | 'revision'>;
 /** What a variant is, by whom it is for. Both are hashes; empty: others had one there, and it was removed. */
@@ -74,7 +74,25 @@ export class Verdicts {
 
   /** Before a rollback of what these mean: what was found bad of it is so when it waits again. */
   rollsBack(found: readonly Verdict[], filters: readonly Scope[]): void {
-    const names = this.#gate.pending.filter((one) => filters.some((filter) => includes(filter, one)));
+    const isMeant = (one: PendingName): boolean => filters.some((filter) => includes(filter, one));
+    const names = this.#gate.pending.filter((one) => isJudged(one) && isMeant(one));
+    this.#restore(found, names);
+  }
+
+  /** In a freeze upstream says something else than canaries have: what was found bad of that is so when it waits again. */
+  #freezes(found: () => readonly Verdict[], left: ReadonlySet<string>): void {
+    const { pending } = this.#gate;
+    const isFrozen = ({ masked }: PendingName): boolean => masked === 'frozen';
+    const keys = new Set(pending.flatMap((one) => (isFrozen(one) && left.has(one.key) ? one.key : [])));
+    if (keys.size === 0) return;
+    const bad = found().filter(({ names }) => !names.isDisjointFrom(keys));
+    this.#restore(
+      bad,
+      pending.filter((one) => isJudged(one) || isFrozen(one)),
+    );
+  }
+
+  #restore(found: readonly Verdict[], names: readonly PendingName[]): void {
     const fresh = this.#freshOf(found, names).map(withNames);
     if (fresh.length === 0) return;
     const said = fresh.flatMap(({ contents }) => contents);
@@ -85,13 +103,14 @@ export class Verdicts {
 
   /**
    * Names wait with another content now, which may be bad for the same reason, or wait no more. Returns which of those
-   * that wait were discarded before a restart, with the same content.
+   * that wait were discarded before a restart, with the same content. `found`: what was found bad until now.
    */
-  changed({ type, joined, left }: PendingChange): ReadonlySet<string> {
+  changed({ type, joined, left }: PendingChange, found: () => readonly Verdict[]): ReadonlySet<string> {
     const keysOf = (names: readonly ResourceName[]): string[] => names.map((name) => nameKey(type, name));
     const keys = new Set(keysOf([...joined, ...left]));
     this.#unsaved.verdicts ||= this.#found.some(({ names }) => !names.isDisjointFrom(keys));
     this.#left(keysOf(left));
+    if (left.length > 0) this.#freezes(found, new Set(keysOf(left)));
     return new Set(keysOf(joined).filter((key) => this.#isAgain(key)));
   }
 
@@ -177,15 +196,14 @@ export class Verdicts {
 
   #verdictsNow(all: readonly Verdict[]): readonly SavedVerdict[] {
     const known = this.#restored.map(({ cause, reason, contents }) => ({ cause, reason, contents }));
-    return distinct([...known, ...this.#freshOf(all, this.#gate.pending)]);
+    return distinct([...known, ...this.#freshOf(all, this.#gate.pending.filter(isJudged))]);
   }
 
   /** Those that are not from before, with what they are about of these names. */
   #freshOf(all: readonly Verdict[], names: readonly PendingName[]): readonly SavedVerdict[] {
     const before = new Set<Verdict>(this.#restored);
     const found = all.filter((one) => !before.has(one));
-    const judged = found.length === 0 ? [] : names.filter(isJudged);
-    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, judged));
+    const fresh = found.slice(-most.verdicts).map((one) => this.#withContents(one, names));
     return fresh.filter(({ contents }) => contents.length > 0);
   }
 
@@ -416,10 +434,6 @@ function fewest<T>(lists: Iterable<readonly T[]>): readonly T[] {
   return fewest ?? [];
 }
 
-function subscribesTo(stream: CanaryStream, names: ReadonlySet<string>): boolean {
-  return names.values().every((name) => stream.names.some((subscribed) => subscribed.has(name)));
-}
-
 const isWithin = (inner: ReadonlySet<string>, outer: ReadonlySet<string>): boolean =>
   inner === outer || inner.isSubsetOf(outer);
 
@@ -462,6 +476,8 @@ export class Ends {
   #ends: ReadonlyMap<string, End> = new Map();
   /** Not looked at yet: the node may have other streams. */
   #fresh: { readonly stream: CanaryStream; readonly at: number }[] = [];
+  /** At the last look. */
+  #seen: readonly CanaryStream[] = [];
   /** What was found bad, the same values until something changes. */
   verdicts: readonly Finding[] = [];
 
@@ -479,6 +495,7 @@ export class Ends {
   /** Nothing waits for a verdict: what was found stays, and who has ended counts when what is frozen waits again. */
   over(frozen: ReadonlySet<string>): void {
     this.#keep(subscribedTo(frozen));
+    this.#seen = [];
   }
 
   #keep(isKept: (end: Pick<End, 'names'>) => boolean): void {
@@ -490,13 +507,22 @@ export class Ends {
   observe(canaries: readonly CanaryStream[], settings: JudgeSettings, now: number): void {
     const { bakeMs, maxDisconnects } = settings;
     const within = Math.max(bakeMs, ...settings.waves.map((wave) => wave.bakeMs ?? 0));
+    const seen = this.#seen;
+    this.#seen = canaries;
     if (this.#fresh.length + this.#ends.size + this.verdicts.length === 0) return;
-    const present = new Map<string, Set<string>>();
-    for (const { classKey, node } of canaries) getOrMake(present, classKey, () => new Set()).add(node);
+    const present = streamsOf(canaries);
     const isThere = (classKey: string, node: string): boolean => present.get(classKey)?.has(node) === true;
     const ends = new Map(this.#ends);
-    for (const { stream, at } of this.#fresh)
-      if (!isThere(stream.classKey, stream.node)) add(ends, stream, at);
+    const before = this.#fresh.length === 0 ? undefined : streamsOf(seen);
+    for (const all of Map.groupBy(this.#fresh, ({ stream }) => keyOf(stream)).values())
+      for (const { stream, at } of all.slice(-1)) {
+        const { classKey, node } = stream;
+        const others = (before?.get(classKey)?.get(node) ?? 0) - all.length;
+        // If no other was there, it has come back before this look.
+        if (others > 0 && isThere(classKey, node)) continue;
+        const names = [...new Set(all.flatMap((one) => one.stream.names))];
+        add(ends, { classKey, node, names }, at);
+      }
     this.#fresh = [];
     for (const [key, end] of ends) {
       const isBack = isThere(end.classKey, end.node);
@@ -508,7 +534,7 @@ export class Ends {
     this.#ends = ends;
     const open = [...Map.groupBy(ends.values(), (end) => end.classKey)].flatMap(([classKey, of]) => {
       const counted = of.filter(({ isJudged }) => isJudged);
-      const nodes = new Set([...(present.get(classKey) ?? []), ...counted.map(({ node }) => node)]);
+      const nodes = new Set([...(present.get(classKey)?.keys() ?? []), ...counted.map(({ node }) => node)]);
       if (counted.length * 100 <= maxDisconnects * nodes.size) return [];
       const reason = `${counted.length} of ${nodes.size} canary streams ended within the bake: max_disconnects is ${maxDisconnects} percent`;
       const sets = new Set(counted.flatMap((end) => end.names));
@@ -541,11 +567,25 @@ export class Ends {
   }
 }
 
-function add(ends: Map<string, End>, { node, classKey, names }: CanaryStream, at: number): void {
-  const key = JSON.stringify([classKey, node]);
+type Node = Pick<CanaryStream, 'classKey' | 'node'>;
+
+const keyOf = ({ classKey, node }: Node): string => JSON.stringify([classKey, node]);
+
+/** How many, by class and node. */
+function streamsOf(canaries: readonly CanaryStream[]): ReadonlyMap<string, ReadonlyMap<string, number>> {
+  const streams = new Map<string, Map<string, number>>();
+  for (const { classKey, node } of canaries) {
+    const own = getOrMake(streams, classKey, () => new Map());
+    own.set(node, (own.get(node) ?? 0) + 1);
+  }
+  return streams;
+}
+
+function add(ends: Map<string, End>, one: Pick<End, 'node' | 'classKey' | 'names'>, at: number): void {
+  const key = keyOf(one);
   const times = [...(ends.get(key)?.times ?? []), at].slice(-mostReturns - 1);
   ends.delete(key);
-  ends.set(key, { node, classKey, names, times, isBack: false, isJudged: false });
+  ends.set(key, { ...one, times, isBack: false, isJudged: false });
   const [oldest] = ends.keys();
   if (ends.size > mostKept && oldest !== undefined) ends.delete(oldest);
 }

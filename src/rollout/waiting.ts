@@ -4,6 +4,7 @@ import { isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import type { Member, Moved } from './canaries.ts';
+import type { Verdict } from './judge.ts';
 
 /** The names that wait and that canaries see, by type. */
 export type Waiting = ReadonlyMap<TypeUrl, ReadonlySet<ResourceName>>;
@@ -34,6 +35,10 @@ export interface CanaryStream {
   readonly names: readonly ReadonlySet<string>[];
 }
 
+/** To all of these names. */
+export const subscribesTo = (stream: CanaryStream, names: ReadonlySet<string>): boolean =>
+  names.values().every((name) => stream.names.some((subscribed) => subscribed.has(name)));
+
 /** How many of them have answered, and what. */
 export function answersOf(canaries: readonly CanaryStream[]): {
   readonly accepted: number;
@@ -42,6 +47,17 @@ export function answersOf(canaries: readonly CanaryStream[]): {
   const count = (kind: Standing['kind']): number =>
     canaries.filter(({ standing }) => standing.kind === kind).length;
   return { accepted: count('accepted'), rejected: count('rejected') };
+}
+
+/** The first that they say. `orBefore`: it may be the change before that one rejects. */
+export function rejectionBy(
+  canaries: readonly CanaryStream[],
+  orBefore: boolean,
+): Pick<Verdict, 'cause' | 'reason'> | undefined {
+  for (const { standing } of canaries)
+    if (standing.kind === 'rejected' && (standing.isFinal || orBefore))
+      return { cause: 'rejected', reason: standing.reason };
+  return undefined;
 }
 
 export interface Survey {

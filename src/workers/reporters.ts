@@ -62,6 +62,11 @@ export class CanaryReporter {
     this.#report();
   }
 
+  /** As the primary asked last. */
+  get waiting(): Waiting {
+    return this.#waiting;
+  }
+
   answered(): void {
     if (this.#waiting.size > 0) this.#settling.touch();
   }

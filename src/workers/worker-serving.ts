@@ -36,6 +36,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         fleet,
         sideOf: ({ address }) => (address === canaryFeed ? 'canary' : 'released'),
         canaryAnswered: () => fleet.reported(),
+        waiting: () => new Map(),
         canaryEnded: () => {},
       },
     },

@@ -97,6 +97,31 @@ describe('attacks on a rollout', function () {
     });
   }
 
+  for (const protocol of ['sotw', 'delta'] as const)
+    for (const workers of [0, 2]) {
+      const where = workers === 0 ? '' : `, ${workers} workers`;
+      it(`${protocol}${where}: clients that unsubscribe what they reject with the same request: the next one is not shown it`, async () => {
+        await using plane = await ModelPlane.start();
+        plane.set('cds', { a: '1', b: '1' });
+        await using relay = await RelayProcess.start(config(plane, {}, workers === 0 ? {} : { workers }));
+        using fleet = new Fleet(relay);
+        for (const id of ['x1', 'x2', 'x3']) {
+          const client = fleet.open(id, protocol, ['a', 'b']);
+          client.rejects = (said) => {
+            const message = rejectsBad(said);
+            client.answers = message === undefined;
+            if (message !== undefined) client.answer('cds', said.nonce, message, ['a']);
+            return message;
+          };
+        }
+        await fleet.allGet({ a: '1', b: '1' });
+        plane.set('cds', { a: bad, b: '1' });
+        expect((await reaches(relay, 'HELD')).reason).to.match(/no such filter/);
+        const [canary = ''] = fleet.heard(bad);
+        await fleet.only(canary, bad, 1500);
+      });
+    }
+
   it('a canary that rejected and left for good, then other changes: nobody else is asked', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1', b: '1' });

@@ -119,6 +119,38 @@ const rows: readonly { readonly rule: string; readonly steps: readonly Step[] }[
     ],
   },
   {
+    rule: 'so has one that is back each time before anybody has looked',
+    steps: [
+      sees(0, [of('n1')], 0),
+      ...ended(100, of('n1')),
+      sees(110, [of('n1')], 0),
+      ...ended(200, of('n1')),
+      sees(210, [of('n1')], 0),
+      ...ended(300, of('n1')),
+      sees(310, [of('n1')], 1),
+    ],
+  },
+  {
+    rule: 'one of several streams may end as often as it likes',
+    steps: [
+      sees(0, [of('n1'), of('n1')], 0),
+      ...[100, 200, 300, 400].flatMap((at) => [
+        ...ended(at, of('n1')),
+        sees(at + 10, [of('n1')], 0),
+        sees(at + 20, [of('n1'), of('n1')], 0),
+      ]),
+    ],
+  },
+  {
+    rule: 'the streams of one node that end together are one end',
+    steps: [
+      sees(0, [of('n1'), of('n1'), of('n1')], 0),
+      ...ended(100, of('n1'), of('n1'), of('n1')),
+      sees(110, [], 0, true),
+      sees(600, [of('n1')], 0),
+    ],
+  },
+  {
     rule: 'each class is counted for itself',
     steps: [...ended(0, of('n1', 'two')), sees(0, many(50), 0, true), sees(second, many(50), 1)],
   },
@@ -196,6 +228,13 @@ describe('the ends of canaries', () => {
     );
     ends.observe([], settings, 2 * second);
     expect(ends.verdicts[0]).to.equal(verdict);
+  });
+
+  it('a node that had several streams has subscribed to what any of them did', () => {
+    const ends = new Ends();
+    for (const name of ['cds a', 'cds b']) ends.ended(of('n1', 'one', new Set([name])), 0);
+    for (const at of [0, second]) ends.observe([], settings, at);
+    expect(ends.verdicts.map(({ names }) => names)).to.deep.equal([new Set(['cds a', 'cds b'])]);
   });
 
   it('names that many subscribed to who ended are read once for all of them, and what they share is kept', () => {

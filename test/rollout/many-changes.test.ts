@@ -28,7 +28,10 @@ class World {
   constructor({
     maxRemovalPercent = 100,
     onFailure = 'DISCARD',
-  }: { readonly maxRemovalPercent?: number; readonly onFailure?: RolloutSettings['onFailure'] } = {}) {
+    onTimeout = 'HOLD',
+  }: { readonly maxRemovalPercent?: number } & Partial<
+    Pick<RolloutSettings, 'onFailure' | 'onTimeout'>
+  > = {}) {
     const { held } = this.store;
     const release = held.release.bind(held);
     const discard = held.discard.bind(held);
@@ -45,7 +48,7 @@ class World {
       this.calls.removals++;
       return removals(filter);
     };
-    const settings = { ...withoutCanaries([cds]), onFailure };
+    const settings = { ...withoutCanaries([cds]), onFailure, onTimeout };
     this.rollout = new Rollout(settings, {
       gate: held,
       fleet: {
@@ -182,6 +185,34 @@ describe('many changes that wait', () => {
     world.says = (key) => ({ kind: 'rejected', reason: 'no', names: new Set([key]), isFinal: true });
     expect(world.after(1000)).to.include({ discard: 1, counted: 1, discarded: names.length });
     expect(world.store.held.pending.every(({ masked }) => masked === 'discarded')).to.equal(true);
+  });
+
+  for (const onFailure of ['DISCARD', 'HOLD'] as const) {
+    it(`on_failure: ${onFailure}, on_timeout: PROCEED: who may still reject it keeps it from going on`, () => {
+      const world = new World({ onFailure, onTimeout: 'PROCEED' });
+      const rejected = (key: string, isFinal: boolean): Standing => ({
+        kind: 'rejected',
+        reason: 'no',
+        names: new Set([key]),
+        isFinal,
+      });
+      world.says = (key) => rejected(key, false);
+      world.put('2');
+      expect(world.after(hour)).to.include({ released: 0, discarded: 0 });
+      const [cause, discarded] = onFailure === 'DISCARD' ? ['timeout', names.length] : ['rejected', 0];
+      expect(world.rollout.report().state).to.deep.include({ kind: 'HELD', cause });
+      world.says = (key) => rejected(key, true);
+      expect(world.after(2000)).to.include({ released: 0, discarded });
+    });
+  }
+
+  it('on_failure: DISCARD, on_timeout: PROCEED: what nobody rejects any more goes on', () => {
+    const world = new World({ onTimeout: 'PROCEED' });
+    world.says = (key) => ({ kind: 'rejected', reason: 'no', names: new Set([key]), isFinal: false });
+    world.put('2');
+    world.after(hour);
+    world.says = () => ({ kind: 'waiting' });
+    expect(world.after(2000).released).to.equal(names.length);
   });
 });
 

@@ -228,6 +228,26 @@ describe('what clients report of their traffic', () => {
     expect(counts(canary('a'))).to.deep.equal(['GOOD', 200, 200]);
   });
 
+  it('what joins a change counts anew, though nobody knew at first whose it is', () => {
+    for (const node of ['a', 'b']) report(node, 1);
+    counts(canary('a'));
+    for (const node of ['a', 'b', 'a', 'b']) report(node, 300);
+    expect(counts(canary('a'))).to.deep.equal(['GOOD', 300, 300]);
+    const fresh = { ...change, keys: new Set(['cds b']), classes: new Set<string>() };
+    look([
+      { change, canaries: undefined, isNew: false },
+      { change: fresh, canaries: undefined, isNew: true },
+    ]);
+    const both = { ...change, keys: fresh.keys };
+    const requests = () => {
+      look([{ change: both, canaries: [canary('a')], isNew: false }]);
+      return [traffic.verdictOn(both)?.canaries.requests, traffic.verdictOn(both)?.others.requests];
+    };
+    expect(requests()).to.deep.equal([0, 0]);
+    for (const node of ['a', 'b', 'a', 'b']) report(node, 200);
+    expect(requests(), 'once').to.deep.equal([200, 200]);
+  });
+
   it('remembers how the counts of a change grew: a point for each interval, and the last one', () => {
     const recent = () => {
       look([{ change, canaries: [canary('a')], isNew: false }]);

@@ -414,6 +414,28 @@ describe('canaries in a freeze', () => {
     expect([setting.state, setting.elected]).to.deep.equal([state, elected]);
   });
 
+  for (const { rule, says, state } of [
+    { rule: 'says something else and goes back', says: bad, state: held },
+    { rule: 'says something else', says: [], state: 'CANARY' },
+    { rule: 'mends one of them, and goes back with the other', says: bad.slice(1), state: 'CANARY' },
+    { rule: 'goes back to what everybody has', says: released, state: 'IDLE' },
+  ]) {
+    it(`what a canary that left has rejected before it, where upstream ${rule}: ${state}`, () => {
+      const setting = new Setting();
+      setting.says({ puts: released });
+      setting.says({ puts: bad });
+      setting.rejects();
+      setting.canaryLeaves();
+      expect(setting.state).to.equal(held);
+      inFreeze(setting, () => {
+        setting.says({ puts: [one('a', '3'), one('b', '3')] });
+        setting.says({ puts: says });
+      });
+      setting.clock.advance(2000);
+      expect(setting.state).to.equal(state);
+    });
+  }
+
   it('who was elected stays one as long as it has what the others have not', () => {
     const setting = new Setting();
     setting.says({ puts: released });

@@ -601,6 +601,7 @@ class Running {
       admission: {
         refuses: () => undefined,
         opened: () => {},
+        changing: (stream) => this.rollout?.changing(stream),
         closed: (stream) => this.rollout?.closed(stream),
       },
       published: (commit) => this.rollout?.published(commit),

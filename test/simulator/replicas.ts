@@ -180,7 +180,7 @@ class Replica implements Host {
       controlPlane: id,
       idleMilliseconds: 600_000,
       maxCacheBytes: () => 2 ** 30,
-      admission: { refuses: () => undefined, opened: nothing, closed: nothing },
+      admission: { refuses: () => undefined, opened: nothing, changing: nothing, closed: nothing },
       defer,
       published: (commit) => this.#siblings.publish(commit),
       events: {

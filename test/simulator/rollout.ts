@@ -256,6 +256,10 @@ export class SimulatedRollout {
     if (isOfCanary) this.rollout.answered();
   }
 
+  changing(stream: XdsStream): void {
+    this.#fleet.changing(stream, this.rollout.waiting());
+  }
+
   closed(stream: XdsStream): void {
     if (stream.client?.access.side === 'canary') {
       const waiting = this.rollout.waiting();

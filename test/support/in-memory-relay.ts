@@ -226,8 +226,10 @@ export interface InMemoryRelayOptions {
   readonly idleMilliseconds?: number;
   /** What counts responses and ACKs, by the relay's clock. */
   readonly measure?: (clock: VirtualClock) => Pick<StreamMetrics, 'response' | 'acknowledged'>;
-  /** A stream has ended. */
-  readonly closed?: RelayOptions['admission']['closed'];
+  /** What hears of streams. */
+  readonly admission?: Partial<RelayOptions['admission']>;
+  readonly touched?: StreamEvents['touched'];
+  readonly published?: RelayOptions['published'];
 }
 
 /** `env` and `version` from node.metadata. */
@@ -272,14 +274,21 @@ export class InMemoryRelay {
       rejected: (reason) => this.events.push(`rejected ${reason}`),
       nack: (url, _node, version, error) =>
         this.events.push(`nack ${short(url)} ${version} ${error.message}`),
-      touched: () => undefined,
+      touched: options.touched ?? (() => undefined),
     };
     this.relay = new Relay({
       clock: this.clock,
       controlPlane: 'lab',
       idleMilliseconds: options.idleMilliseconds ?? 600_000,
       maxCacheBytes: () => options.maxCacheBytes ?? 2 ** 30,
-      admission: { refuses: () => undefined, opened: () => {}, closed: options.closed ?? (() => {}) },
+      admission: {
+        refuses: () => undefined,
+        opened: () => {},
+        changing: () => {},
+        closed: () => {},
+        ...options.admission,
+      },
+      published: options.published,
       defer: (run) => this.#deferred.push(run),
       events: {
         ambiguous: (_url, name) => this.ambiguous.push(name),

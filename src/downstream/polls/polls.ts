@@ -171,7 +171,8 @@ export class Polls {
    */
   ask(poll: ReadPoll, peer: Peer, milliseconds: number, answered: Answered): () => void {
     this.#count(poll, peer);
-    const answer: Answered = (outcome) => {
+    const answer: Answered = (found) => {
+      const outcome = this.#hasMoved(poll, peer) ? refused(moved) : found;
       if (outcome.kind === 'refused') this.rejected(outcome);
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
@@ -190,6 +191,12 @@ export class Polls {
     const giveUp = found.value.ask(poll, peer, milliseconds, answer);
     this.#makeRoom();
     return giveUp;
+  }
+
+  /** While it waited, its client has come to the other side. */
+  #hasMoved({ generation, client }: ReadPoll, peer: Peer): boolean {
+    if (generation === this.#generation) return false;
+    return this.#services.reapplyRules(client, peer)?.access.side !== client.access.side;
   }
 
   /** It was handed to the client. */
@@ -517,6 +524,11 @@ class PollClass {
     return refusal && refused(refusal);
   }
 }
+
+const moved: Refusal = {
+  reason: 'rules',
+  status: { code: Code.UNAVAILABLE, message: 'what this client gets is another since it asked: ask again' },
+};
 
 const unanswered: Refusal = {
   reason: 'unknown',

@@ -9,6 +9,7 @@ import {
 import { resourceName } from '../../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../../src/model/constraints.ts';
 import { typeInfo } from '../../../src/model/types.ts';
+import { ALLOW_ALL } from '../../../src/security/authorization.ts';
 import { Cursor } from '../../../src/views/cursor.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
 import { encodeStatus } from '../../../src/wire/responses.ts';
@@ -385,6 +386,20 @@ describe('polls', () => {
     expect(lab.events).to.include('rejected rules');
     expect(before && lab.relay.polls.isCurrent(before)).to.equal(false);
   });
+
+  for (const side of ['canary', 'released'] as const) {
+    it(`some clients move, and a poll that waits is of side ${side} now: it is ${side === 'canary' ? 'answered' : 'to ask again'}`, () => {
+      let access = ALLOW_ALL.ofCanaries;
+      lab = new InMemoryRelay({ access: () => access });
+      poller = new Poller(lab);
+      const asked = poller.ask('cds', {});
+      access = side === 'canary' ? access : ALLOW_ALL;
+      lab.relay.polls.rereadRequests();
+      expect(shown(asked)).to.equal('waits');
+      lab.full('cds', { a: '1' });
+      expect(shown(asked)).to.equal(side === 'canary' ? 'a' : `refused ${Code.UNAVAILABLE}`);
+    });
+  }
 
   it('changed rules end thousands of classes in slices, and a new poll is of a class of its own at once', async () => {
     lab = new InMemoryRelay({ idleMilliseconds: 1 });

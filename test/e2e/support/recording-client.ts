@@ -128,17 +128,23 @@ export class RecordingClient implements Disposable {
 
   /** From now on it does not ask for these names, of those that it asked for. */
   unsubscribe(short: string, names: readonly string[]): void {
-    for (const name of names) this.#of(short).delete(name);
+    this.#leave(short, names);
     if (this.protocol === 'delta') {
       this.#delta(short, { resourceNamesUnsubscribe: [...names] });
       return;
     }
-    this.#names.set(
-      short,
-      (this.#names.get(short) ?? []).filter((name) => !names.includes(name)),
-    );
     const responseNonce = this.said.findLast((said) => said.type === short)?.nonce ?? '';
     this.#sotw(short, { versionInfo: this.#accepted.get(short) ?? '', responseNonce });
+  }
+
+  #leave(short: string, names: readonly string[]): void {
+    for (const name of names) this.#of(short).delete(name);
+    const before = this.#names.get(short) ?? [];
+    if (names.length > 0)
+      this.#names.set(
+        short,
+        before.filter((name) => !names.includes(name)),
+      );
   }
 
   of(short: string): readonly RecordedResponse[] {
@@ -183,13 +189,14 @@ export class RecordingClient implements Disposable {
     if (this.answers) this.answer(said.type, said.nonce, message);
   }
 
-  /** An ACK of the response with this nonce; with a message a NACK. */
-  answer(short: string, nonce: string, message?: string): void {
+  /** An ACK of the response with this nonce; with a message a NACK. `left`: names that it unsubscribes with that. */
+  answer(short: string, nonce: string, message?: string, left: readonly string[] = []): void {
     const answer = {
       responseNonce: nonce,
       ...(message === undefined ? {} : { errorDetail: { code: 13, message } }),
     };
-    if (this.protocol === 'delta') this.#delta(short, answer);
+    this.#leave(short, left);
+    if (this.protocol === 'delta') this.#delta(short, { ...answer, resourceNamesUnsubscribe: [...left] });
     else this.#sotw(short, { ...answer, versionInfo: this.#accepted.get(short) ?? '' });
   }
 
