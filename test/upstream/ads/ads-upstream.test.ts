@@ -1054,6 +1054,34 @@ describe('an ADS upstream', () => {
       }
     }
 
+    it('of many sessions, whose streams all end, one that is answered shows that the endpoint works; without it the next one is tried', async () => {
+      const [plane, other] = [await controlPlane(), await controlPlane()];
+      const serve = serving('1', 'a:1@1');
+      plane.answer = serve;
+      other.answer = serving('2', 'a:2@2');
+      const endpoints = [address(plane.port), address(other.port)];
+      const upstream = start({ endpoints, rules, failbackAfterMs: 60_000 });
+      const tenants = Array.from({ length: 40 }, (_, index) => `t${index}`);
+      for (const tenant of tenants) upstream.subscribe(want('*', { tenant }));
+      await until('all answers', () => observed.counts.accepted === 40);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      const refuse = (stream: AdsStream): void => stream.fail(status.RESOURCE_EXHAUSTED, 'too many');
+      // It takes one, and refuses the others for now.
+      plane.answer = (stream, request) => {
+        if (stream.first?.node?.id === 't7') serve(stream, request);
+        else refuse(stream);
+      };
+      for (const stream of plane.openStreams) refuse(stream);
+      await until('refusals', () => upstream.state().refusedStreams === 39);
+      expect(upstream.state()).to.include({ connected: true, down: false, staleSince: undefined });
+      plane.answer = serve;
+      await until('all again', () => upstream.state().refusedStreams === 0);
+      expect(observed.counts.reconnects).to.equal(0);
+      plane.answer = refuse;
+      for (const stream of plane.openStreams) refuse(stream);
+      await until('the other', () => other.openStreams.length === 40);
+    });
+
     it('a session that is refused leaves the others alone', async () => {
       const plane = await controlPlane();
       plane.answer = (stream, request) => {
