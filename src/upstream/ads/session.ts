@@ -12,8 +12,9 @@ import { announcesMore } from '../../wire/via.ts';
 import type { ChannelStream } from './channel.ts';
 import type { AdsConnection } from './connection.ts';
 import type { Stamp } from './stamp.ts';
-import { type Awaited, type Holders, mostAwaited, type ProtocolEffect } from './stream-effects.ts';
+import type { Awaited, Holders, ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
+import type { ConnectionStream } from './stream-states.ts';
 import type { SubscribedType } from './subscribed-type.ts';
 import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } from './suspicion.ts';
 
@@ -90,11 +91,6 @@ export class Session {
   /** Nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
     return this.#streams.values().flatMap((stream) => stream.machine.interests());
-  }
-
-  /** What was asked and has no answer yet. */
-  get awaits(): Awaited {
-    return mostAwaited(this.#streams.values().map(({ machine }) => machine.awaits));
   }
 
   /** Of the last responses, which are kept to compare the next ones with. */
@@ -245,7 +241,7 @@ interface OpenStream {
  * One ADS stream of a session, again and again: it tells the protocol state machine what happens and carries out the
  * effects.
  */
-class AdsStream {
+class AdsStream implements ConnectionStream {
   /** Some interests were not subscribed again, because they are idle. */
   hasSuspended = false;
   readonly machine: StreamMachine;
@@ -285,6 +281,14 @@ class AdsStream {
       stamp,
       isRestored: (interest) => session.connection.sink.isRestored?.(interest) === true,
     });
+  }
+
+  get node(): Uint8Array {
+    return this.#session.node;
+  }
+
+  get awaits(): Awaited {
+    return this.machine.awaits;
   }
 
   /** What is subscribed changes: all changes of one moment are sent in one request. */
@@ -402,7 +406,10 @@ class AdsStream {
     const connected = this.#connection.up;
     if (connected === undefined || this.#open !== undefined || this.#retry !== undefined) return;
     if (this.#hasEndedBefore) this.#suspendIdle();
-    if (this.machine.isUnused) return;
+    if (this.machine.isUnused) {
+      this.#connection.closed(this);
+      return;
+    }
     const { options, sink } = this.#connection;
     const { wildcard, named } = this.#session.holders;
     // A new isolated stream does not mean that the whole holder is requested again.
@@ -450,7 +457,9 @@ class AdsStream {
     timers.set('probation', clock.after(probation, survived));
   }
 
+  /** A look at all that is subscribed: only where a stream may be opened, not for each client that leaves in an outage. */
   #suspendIdle(): void {
+    if (this.#connection.up === undefined) return;
     this.machine.suspendIdle((interest) => this.#session.isIdle(interest));
     this.hasSuspended = this.machine.suspendedInterests().some(() => true);
   }
@@ -518,7 +527,8 @@ class AdsStream {
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(code);
-    const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
+    const how = this.#connection.isAnsweredBeside(this) ? 'ended' : 'last';
+    const moves = this.#session.suspicion.ended(this.#id, how, reason, clock.monotonic());
     this.#session.relocate(moves);
     if (this.#isGivenUp(open, reason, code)) return;
     const { isUnused } = this.machine;
@@ -539,7 +549,7 @@ class AdsStream {
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
   #isGivenUp(open: OpenStream, reason: string, code?: Code): boolean {
     if (!open.answered) return this.#connection.unanswered(this, reason, open.via, code);
-    this.#connection.ended(reason);
+    this.#connection.ended(this, reason);
     return false;
   }
 
@@ -559,7 +569,7 @@ class AdsStream {
     const arrivedAt = this.#open?.arrivedAt;
     switch (effect.kind) {
       case 'send':
-        this.#open?.stream.write(encodeRequest(effect.request, this.#session.node));
+        this.#open?.stream.write(encodeRequest(effect.request, this.node));
         break;
       case 'apply':
         sink.apply({ ...effect.transaction, arrivedAt });
@@ -577,7 +587,7 @@ class AdsStream {
         options.log[effect.level](effect.message, { type: effect.type });
         break;
       case 'overdue':
-        this.#connection.overdue();
+        this.#connection.overdue(this);
         break;
       case 'renew':
         this.#reopen();

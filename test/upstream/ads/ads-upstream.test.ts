@@ -580,6 +580,89 @@ describe('an ADS upstream', () => {
       await until('content', () => observed.contents['a'] === '1');
     });
 
+    describe('an endpoint that has worked, on the connection that it keeps open', () => {
+      const refusing = (stream: AdsStream): void => stream.fail(status.UNAVAILABLE, 'no healthy upstream');
+      const silent = (): void => {};
+
+      async function worked(endpoints: readonly Address[], plane: ControlPlane): Promise<AdsUpstream> {
+        plane.answer = serving('1', 'a:1@v1');
+        const options = { resourceTimeoutMs: 200, failbackAfterMs: 60_000, protocol: 'SOTW' } as const;
+        const upstream = start({ endpoints, ...options });
+        upstream.subscribe(want('*'));
+        upstream.subscribe(want('b'));
+        await until('answers', () => observed.settled.includes('*') && observed.counts.accepted === 2);
+        // What has lived for so long is no suspect.
+        await new Promise((resolve) => setTimeout(resolve, 100));
+        return upstream;
+      }
+
+      for (const [what, answer] of [
+        ['refuses every stream', refusing],
+        ['leaves a wildcard without an answer', silent],
+      ] as const) {
+        it(`fails when it ${what}: the next one is tried`, async () => {
+          const [plane, other] = [await controlPlane(), await controlPlane()];
+          other.answer = serving('2', 'a:2@v2');
+          const upstream = await worked([address(plane.port), address(other.port)], plane);
+          plane.answer = answer;
+          for (const stream of plane.openStreams) refusing(stream);
+          await until('content from the other', () => observed.contents['a'] === '2');
+          expect(upstream.state()).to.include({ down: false, endpoint: `127.0.0.1:${other.port}` });
+          expect(upstream.suspects()).to.deep.equal([]);
+        });
+
+        it(`is down when it ${what} and is the only one, until it answers`, async () => {
+          const plane = await controlPlane();
+          const upstream = await worked([address(plane.port)], plane);
+          expect(upstream.state()).to.include({ down: false, staleSince: undefined });
+          plane.answer = answer;
+          const said = observed.transactions.length;
+          for (const stream of plane.openStreams) refusing(stream);
+          await until('down', () => upstream.state().down);
+          const { staleSince } = upstream.state();
+          expect(staleSince).to.be.a('number');
+          const tries = plane.streams.length;
+          await until('more tries', () => plane.streams.length > tries + 4);
+          expect(upstream.state()).to.include({ down: true, staleSince });
+          expect(observed.transactions, 'an outage says nothing').to.have.length(said);
+          plane.answer = serving('2', 'a:2@v2');
+          await until('content', () => observed.contents['a'] === '2');
+          expect(upstream.state()).to.include({ down: false, staleSince: undefined, lastError: '' });
+        });
+      }
+
+      it('has not failed when its streams end now and then, or stop one after the other', async () => {
+        const [plane, other] = [await controlPlane(), await controlPlane()];
+        const upstream = await worked([address(plane.port), address(other.port)], plane);
+        for (let round = 1; round <= 5; round++) {
+          for (const stream of plane.openStreams) stream.end();
+          await until('both again', () => observed.counts.accepted === 2 + 2 * round);
+        }
+        for (let round = 1; round <= 5; round++) {
+          plane.openStreams[round % 2]?.end();
+          await until('it again', () => observed.counts.accepted === 12 + round);
+        }
+        expect(upstream.state()).to.include({ down: false, endpoint: `127.0.0.1:${plane.port}` });
+        expect(observed.counts.reconnects).to.equal(0);
+        expect(other.streams).to.deep.equal([]);
+      });
+
+      it('is tried again first when the connection is lost before a new stream is answered', async () => {
+        const [plane, other] = [await controlPlane(), await controlPlane()];
+        const upstream = await worked([address(plane.port), address(other.port)], plane);
+        plane.answer = silent;
+        const before = plane.streams.length;
+        for (const stream of plane.openStreams) stream.end();
+        await until('new streams', () => plane.streams.length === before + 2);
+        plane.kill();
+        const again = await controlPlane(plane.port);
+        again.answer = serving('2', 'a:2@v2');
+        await until('content', () => observed.contents['a'] === '2');
+        expect(upstream.state().endpoint).to.equal(`127.0.0.1:${plane.port}`);
+        expect(other.streams).to.deep.equal([]);
+      });
+    });
+
     for (const selector of ['*', 'name']) {
       it(`an endpoint that answers nothing to ${JSON.stringify(selector)} fails by resource_timeout`, async () => {
         const silent = await controlPlane();
@@ -921,6 +1004,82 @@ describe('an ADS upstream', () => {
       await until('an answer', () => observed.settled.includes('b'));
       expect(upstream.state()).to.include({ refusedStreams: 0, connected: true });
       expect(observed.counts.reconnects).to.equal(0);
+    });
+
+    for (const protocol of ['DELTA', 'SOTW'] as const) {
+      for (const [what, answer] of [
+        ['refused', (stream: AdsStream) => stream.fail(status.PERMISSION_DENIED, 'not you')],
+        ['silent', () => {}],
+      ] as const) {
+        it(`a session that is ${what} makes the endpoint no failure while the stream of another one is opened again (${protocol})`, async () => {
+          const [plane, other] = [await controlPlane(), await controlPlane()];
+          plane.answer = (stream, request) => {
+            if (stream.first?.node?.id === 'bad') answer(stream);
+            else if (request.responseNonce === '') stream.send(eds, '1', 'a:1@1');
+          };
+          const upstream = start({
+            endpoints: [address(plane.port), address(other.port)],
+            rules,
+            protocol,
+            resourceTimeoutMs: 150,
+            // Each wait is longer than that.
+            backoff: { initialMs: 200, maxMs: 200 },
+          });
+          upstream.subscribe(want('*', { tenant: 'bad' }));
+          upstream.subscribe(want('a', { tenant: 'good' }, eds));
+          await until('content', () => observed.contents['a'] === '1');
+          const good = (): AdsStream[] => plane.openStreams.filter(({ first }) => first?.node?.id === 'good');
+          for (let round = 0; round < 3; round++) {
+            const [before] = good();
+            // One that has lived for so long is no suspect.
+            await new Promise((resolve) => setTimeout(resolve, 250));
+            before?.end();
+            await until('another stream', () => good().some((one) => one !== before));
+            await until('its answer', () => observed.counts.accepted === round + 2);
+          }
+          expect(observed.counts.reconnects).to.equal(0);
+          expect(upstream.state()).to.include({ connected: true, down: false, staleSince: undefined });
+          if (protocol === 'SOTW') return;
+          await new Promise((resolve) => setTimeout(resolve, 250));
+          // It has nothing new, and says nothing to a stream that is resumed.
+          plane.answer = (stream) => {
+            if (stream.first?.node?.id === 'bad') answer(stream);
+          };
+          good()[0]?.end();
+          await new Promise((resolve) => setTimeout(resolve, 600));
+          expect(observed.counts.reconnects).to.equal(0);
+          expect(other.streams).to.deep.equal([]);
+          expect(upstream.state()).to.include({ connected: true, down: false, staleSince: undefined });
+        });
+      }
+    }
+
+    it('of many sessions, whose streams all end, one that is answered shows that the endpoint works; without it the next one is tried', async () => {
+      const [plane, other] = [await controlPlane(), await controlPlane()];
+      const serve = serving('1', 'a:1@1');
+      plane.answer = serve;
+      other.answer = serving('2', 'a:2@2');
+      const endpoints = [address(plane.port), address(other.port)];
+      const upstream = start({ endpoints, rules, failbackAfterMs: 60_000 });
+      const tenants = Array.from({ length: 40 }, (_, index) => `t${index}`);
+      for (const tenant of tenants) upstream.subscribe(want('*', { tenant }));
+      await until('all answers', () => observed.counts.accepted === 40);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      const refuse = (stream: AdsStream): void => stream.fail(status.RESOURCE_EXHAUSTED, 'too many');
+      // It takes one, and refuses the others for now.
+      plane.answer = (stream, request) => {
+        if (stream.first?.node?.id === 't7') serve(stream, request);
+        else refuse(stream);
+      };
+      for (const stream of plane.openStreams) refuse(stream);
+      await until('refusals', () => upstream.state().refusedStreams === 39);
+      expect(upstream.state()).to.include({ connected: true, down: false, staleSince: undefined });
+      plane.answer = serve;
+      await until('all again', () => upstream.state().refusedStreams === 0);
+      expect(observed.counts.reconnects).to.equal(0);
+      plane.answer = refuse;
+      for (const stream of plane.openStreams) refuse(stream);
+      await until('the other', () => other.openStreams.length === 40);
     });
 
     it('a session that is refused leaves the others alone', async () => {
