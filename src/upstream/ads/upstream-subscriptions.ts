@@ -50,6 +50,11 @@ export class UpstreamSubscription {
     this.isLocator = isLocator;
   }
 
+  /** Without parameters: every control plane knows it. */
+  get isPlainWildcard(): boolean {
+    return this.kind === 'wildcard' && this.parameters.entries.size === 0;
+  }
+
   /** A new stream, on which nothing is asked yet. */
   startOver(): void {
     this.requestNumber = 0;
@@ -287,6 +292,34 @@ export class UnansweredUnsubscribed {
     const { selector, parameters } = subscription;
     if (this.#answered.get(selector)?.get(parameters) === subscription)
       deleteIn(this.#answered, selector, parameters);
+  }
+}
+
+/** So many are remembered on one stream. */
+const mostLeft = 100_000;
+
+/** Subscriptions that upstream had delivered something for, and that were unsubscribed, on one stream. */
+export class LeftOnStream {
+  readonly #keys = new Set<string>();
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  add(subscription: UpstreamSubscription): void {
+    this.#keys.add(keyOf(subscription));
+    for (const oldest of this.#keys) {
+      if (this.#keys.size <= mostLeft) return;
+      this.#keys.delete(oldest);
+    }
+  }
+
+  has(subscription: UpstreamSubscription): boolean {
+    return this.#keys.has(keyOf(subscription));
+  }
+
+  clear(): void {
+    this.#keys.clear();
   }
 }
 
