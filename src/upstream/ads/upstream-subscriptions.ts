@@ -40,6 +40,8 @@ export class UpstreamSubscription {
   error: ResourceError | undefined;
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
+  /** Delta: what was rejected on this stream may have been its answer, and does not come again. Nothing else says what it is. */
+  rejected = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
   expectedNames = new Set<ResourceName>();
 
@@ -63,6 +65,7 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
+    this.rejected = false;
     this.expectedNames = new Set();
   }
 
@@ -236,12 +239,12 @@ export class UpstreamSubscriptions {
 
 /**
  * The wildcards and globs that were sent on this stream and have had no response that may answer them. One that has an error
- * waits for something about itself: until then no response answers it.
+ * waits for something about itself: until then no response answers it. One of which something was rejected waits for a new stream.
  */
 export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
   return Iterator.from(subscriptions)
     .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
-    .filter(({ responseSeen, failed }) => !responseSeen && !failed)
+    .filter(({ responseSeen, failed, rejected }) => !responseSeen && !failed && !rejected)
     .toArray();
 }
 
