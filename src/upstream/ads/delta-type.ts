@@ -88,19 +88,23 @@ export class DeltaType extends SubscribedType {
     const confirmed: AckedVariant[] = [];
     let incomplete = false;
     let bytes = 0;
+    let named = Iterator.from(subscriptions.collections()).reduce((sum, one) => sum + sizeOf(one), 0);
     for (const variant of lasting) {
       const { name, version, constraints } = variant;
       // What has no version here may be of another endpoint: if it is gone, nothing says so. A removal by name alone does
       // not say which variant is removed, or for which of several parameter sets.
       incomplete ||= version === '';
       if (!this.#isResumable(variant)) continue;
-      if (constraints.key !== plain || subscriptions.named(name).length > 1) {
+      const [own, ...others] = subscriptions.named(name);
+      if (constraints.key !== plain || others.length > 0) {
         incomplete = true;
         continue;
       }
-      bytes += Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
+      bytes += sizeOfVersion(name, version);
       if (bytes > initialVersionsLimit) return [];
-      confirmed.push(variant);
+      named += own === undefined ? 0 : sizeOf(own);
+      if (bytes + named > firstBytes) incomplete = true;
+      else confirmed.push(variant);
     }
     // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
     const needsAnswer = (subscriptions.locators || incomplete) && subscriptions.hasCollection;
@@ -592,10 +596,22 @@ const noVersions: ReadonlyMap<string, string> = new Map();
  * otherwise, and such a refusal ends the stream of all clients; beside the names there may be versions and the node.
  */
 const mostBytes = 512 * 1024;
-/** Tags and lengths. */
-const perName = 16;
+/**
+ * The same of a first request with its versions. They count for the names of this request alone: go-control-plane has none
+ * left for the names of the next ones.
+ */
+const firstBytes = mostBytes + initialVersionsLimit;
 
-/** A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. */
+/** With tags and lengths. */
+const sizeOf = ({ selector, parameters }: UpstreamSubscription): number =>
+  Buffer.byteLength(selector) + Buffer.byteLength(parameters.key) + 16;
+const sizeOfVersion = (name: string, version: string): number =>
+  Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
+
+/**
+ * A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. What
+ * has a version is in the first one.
+ */
 export function deltaRequests(
   type: TypeUrl,
   subscribed: readonly UpstreamSubscription[],
@@ -603,20 +619,28 @@ export function deltaRequests(
   initialVersions: ReadonlyMap<string, string>,
 ): OutgoingDelta[] {
   const parts = [emptyPart()];
+  const versions = initialVersions
+    .entries()
+    .reduce((sum, [name, version]) => sum + sizeOfVersion(name, version), 0);
+  let room = versions === 0 ? mostBytes : firstBytes - versions;
   let bytes = 0;
   const add = (subscription: UpstreamSubscription, into: 'subscribe' | 'unsubscribe'): void => {
     const { selector, parameters } = subscription;
-    const size = Buffer.byteLength(selector) + Buffer.byteLength(parameters.key) + perName;
-    if (bytes > 0 && bytes + size > mostBytes) {
+    const size = sizeOf(subscription);
+    if (bytes > 0 && bytes + size > room) {
       parts.push(emptyPart());
       bytes = 0;
+      room = mostBytes;
     }
     bytes += size;
     const part = parts.at(-1);
     if (parameters.entries.size === 0) part?.[into].push(selector);
     else part?.[`${into}Locators`].push({ name: selector, parameters: [...parameters.entries] });
   };
-  for (const subscription of subscribed) add(subscription, 'subscribe');
+  const isLater = ({ kind, selector }: UpstreamSubscription): boolean =>
+    versions > 0 && kind === 'name' && !initialVersions.has(selector);
+  const ordered = subscribed.toSorted((a, b) => Number(isLater(a)) - Number(isLater(b)));
+  for (const subscription of ordered) add(subscription, 'subscribe');
   for (const subscription of unsubscribed) add(subscription, 'unsubscribe');
   return parts.map((part, index) =>
     deltaRequest(type, { ...part, initialVersions: index === 0 ? initialVersions : noVersions }),
