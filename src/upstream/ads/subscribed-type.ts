@@ -230,7 +230,7 @@ export abstract class SubscribedType {
   }
 
   /**
-   * Upstream delivered something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
+   * Upstream sent something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
    * 0.13.4) send that again only when it has changed.
    */
   protected hasReturned(subscription: UpstreamSubscription): boolean {

@@ -301,7 +301,7 @@ export class UnansweredUnsubscribed {
 /** So many are remembered on one stream. */
 const mostLeft = 100_000;
 
-/** Subscriptions that upstream had delivered something for, and that were unsubscribed, on one stream. */
+/** Subscriptions for which upstream may have sent something on one stream, before they were unsubscribed. */
 export class LeftOnStream {
   readonly #keys = new Set<string>();
 
@@ -382,5 +382,4 @@ export class SubscribedAgain {
 }
 
 /** A name, glob or wildcard with its parameters. */
-export const keyOf = ({ selector, parameters }: UpstreamSubscription): string =>
-  `${parameters.id} ${selector}`;
+const keyOf = ({ selector, parameters }: UpstreamSubscription): string => `${parameters.id} ${selector}`;
