@@ -49,7 +49,7 @@ import type { ServerStream } from '../wire/server-stream.ts';
 import type { Core, ProcessRole } from './core.ts';
 import { takesLoadReports } from './load-reports.ts';
 import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
-import { watchTls } from './watched-tls.ts';
+import { readListenerTls } from './watched-tls.ts';
 
 /** Where clients connect: for each, its name on stdout and HOST:PORT, or unix:PATH. */
 export interface ListenerAddress {
@@ -159,10 +159,9 @@ async function openListener(
       Pick<Required<ListenerOptions>, 'report'>,
   ) => Promise<Result<GrpcServer | HttpServer>>,
 ): Promise<Result<ClientListener>> {
-  const opened: { server?: GrpcServer | HttpServer } = {};
-  const tls = await watchTls(files, () => opened.server, core, listener);
+  const tls = await readListenerTls(files, core, listener);
   if (!tls.ok) return tls;
-  const { material, close } = tls.value;
+  const { material, follow, close } = tls.value;
   // From 0: increase() does not see a series' first increment.
   if (material !== undefined) core.metrics.handshakes(listener, 'full');
   const listening = await listen({
@@ -188,7 +187,7 @@ async function openListener(
     return listening;
   }
   const server = listening.value;
-  opened.server = server;
+  follow(server);
   const drain = async (milliseconds: number): Promise<void> => {
     await server.drain(milliseconds);
     close();

@@ -41,7 +41,7 @@ import {
 } from './reload-effect.ts';
 import { SessionKeeper } from './session-keeper.ts';
 import { UpstreamSet } from './upstream-set.ts';
-import { watchTls } from './watched-tls.ts';
+import { readListenerTls } from './watched-tls.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
@@ -356,19 +356,18 @@ export class Distributary {
 
   /** What operators close is in a file of its own, and what it was closed at is in the cache: a restart needs both. */
   async #notKept(): Promise<string | undefined> {
-    if (!(await this.#rolloutWritten()))
+    const [hasRollout, hasCache] = await Promise.all([
+      inTime(this.#rolloutFile?.settled),
+      inTime(this.#persistence?.settled()),
+    ]);
+    if (!hasRollout)
       return 'this may not survive a restart: rollout.json is not written yet (the disk does not answer)';
+    if (!hasCache) return 'this may not survive a restart: the cache is not written yet (the disk is late)';
     const { what, reason = '' } = this.#disk()?.failing ?? {};
     const why = diskText.get(reason) ?? reason;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
     if (what === undefined || what === 'unread') return undefined;
     return `this does not survive a restart: ${lacking} cannot be written (${why})`;
-  }
-
-  /** False: it may be, or may not be; a disk can fail to answer. */
-  #rolloutWritten(): Promise<boolean> {
-    const { settled = Promise.resolve() } = this.#rolloutFile ?? {};
-    return within(systemClock, lastWriteTimeoutMs, settled);
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */
@@ -432,7 +431,7 @@ export class Distributary {
     this.#upstreams.close();
     await this.#core.traces?.stop();
     this.#sessions.stop();
-    await this.#rolloutWritten();
+    await inTime(this.#rolloutFile?.settled);
     await this.#persistence?.close(lastWriteTimeoutMs);
     this.#closeAdminTls();
     await Promise.all(this.#listeners.map(({ listener }) => listener.close()));
@@ -460,14 +459,15 @@ export class Distributary {
     const { admin, metrics } = this.#config;
     const { accounts, log } = this.#core;
     const around = { accounts, log, inspector: this.#inspection };
-    const tls = await watchTls(admin.tls, () => this.#listeners[0]?.listener, this.#core, 'admin');
+    const tls = await readListenerTls(admin.tls, this.#core, 'admin');
     if (!tls.ok) return tls;
-    const { material, close } = tls.value;
+    const { material, follow, close } = tls.value;
     this.#closeAdminTls = close;
     const access = (): Config['admin'] => this.#config.admin;
     const listening = await startAdminServer({ ...admin.address, ...around, tls: material, access });
     if (!listening.ok) return listening;
     this.#listeners.push({ name: 'admin', listener: listening.value });
+    follow(listening.value);
     if (metrics === undefined) return ok(undefined);
     const read = await startMetricsServer({ ...metrics.address, ...around, tls: undefined });
     if (!read.ok) return read;
@@ -475,6 +475,10 @@ export class Distributary {
     return ok(undefined);
   }
 }
+
+/** False: it may be written, or may not be; a disk can fail to answer. */
+const inTime = (written = Promise.resolve()): Promise<boolean> =>
+  within(systemClock, lastWriteTimeoutMs, written);
 
 /** By the keys of the configuration: counts, bytes and seconds. */
 function boundsOf({ limits, cache }: Config): readonly Reading[] {

@@ -11,34 +11,33 @@ import type { Core } from './core.ts';
 
 type Observers = Pick<Core, 'log' | 'metrics'>;
 
-/** A listener's certificate, followed until it is closed. */
-interface WatchedTls {
+/** A listener's certificate. */
+interface ListenerCertificate {
   /** Undefined: plaintext. */
   readonly material: ListenerTls | undefined;
+  /** Hands each version that came after `material` to the server, without a restart, until `close`. */
+  readonly follow: (server: { setTls(material: ListenerTls): Result<undefined> }) => void;
   readonly close: () => void;
 }
 
-const plaintext: WatchedTls = { material: undefined, close: () => {} };
+const plaintext: ListenerCertificate = { material: undefined, follow: () => {}, close: () => {} };
 
-/** Reads a listener's certificate and hands each new version to the server, without a restart. */
-export async function watchTls(
+export async function readListenerTls(
   files: (ServerTls & Pick<TlsFiles, 'ticketSecret'>) | undefined,
-  server: () => { setTls(material: ListenerTls): Result<undefined> } | undefined,
   observers: Observers,
   listener: string,
-): Promise<Result<WatchedTls>> {
+): Promise<Result<ListenerCertificate>> {
   if (files === undefined) return ok(plaintext);
   const { requireClientCertificate, ...paths } = files;
-  const followed = new TlsFollower(
-    { listener },
-    paths,
-    observers,
-    (next) => server()?.setTls({ ...next, requireClientCertificate }) ?? ok(undefined),
-  );
+  const followed = new TlsFollower({ listener }, paths, observers);
   const material = await followed.material();
   if (material.ok) {
-    const close = (): void => followed.close();
-    return ok({ material: { ...material.value, requireClientCertificate }, close });
+    return ok({
+      material: { ...material.value, requireClientCertificate },
+      follow: (server) =>
+        void followed.follow((next) => server.setTls({ ...next, requireClientCertificate })),
+      close: () => followed.close(),
+    });
   }
   followed.close();
   return material;
@@ -64,6 +63,7 @@ export function watchUpstreamTls(upstream: UpstreamConfig, observers: Observers)
     if (identity === undefined && ca === undefined)
       return { material: async () => ok({}), serverName, serverIdentities };
     const followed = new TlsFollower(owner, paths, observers);
+    void followed.follow();
     followers.push(followed);
     return { material: () => followed.material(), serverName, serverIdentities };
   };
@@ -83,7 +83,6 @@ export function watchUpstreamTls(upstream: UpstreamConfig, observers: Observers)
 class TlsFollower {
   readonly #files: TlsFiles;
   readonly #log: Log;
-  readonly #take: (material: TlsMaterial) => Result<undefined>;
   readonly #certificate: FollowedCertificate;
   readonly #first: Promise<void>;
   #inForce: Result<TlsMaterial> = fail('not read yet');
@@ -91,23 +90,16 @@ class TlsFollower {
   #closed = false;
   #stop = (): void => {};
 
-  /** `take` may refuse what belongs together and still cannot be used. */
-  constructor(
-    owner: CertificateOwner,
-    files: TlsFiles,
-    { log, metrics }: Observers,
-    take: (material: TlsMaterial) => Result<undefined> = () => ok(undefined),
-  ) {
+  constructor(owner: CertificateOwner, files: TlsFiles, { log, metrics }: Observers) {
     this.#files = files;
     this.#log = log.child({ ...owner });
-    this.#take = take;
     const { certificate, ca = '' } = files;
     this.#certificate = metrics.certificates.follow(
       owner,
       certificate ?? ca,
       certificate === undefined ? 'ca' : 'certificate',
     );
-    this.#first = this.#begin();
+    this.#first = this.#read();
   }
 
   /** What is in force, when the files were read once; the error says why nothing is. */
@@ -122,16 +114,21 @@ class TlsFollower {
     this.#stop();
   }
 
-  async #begin(): Promise<void> {
+  async #read(): Promise<void> {
     const found = await readTlsFiles(this.#files);
     this.#inForce = found;
     if (found.ok) Object.assign(this.#certificate, validityOf(found.value));
     this.#warnOfExpiry();
+  }
+
+  /** What has changed since the first reading, too. `take` may refuse what belongs together and still cannot be used. */
+  async follow(take: (material: TlsMaterial) => Result<undefined> = () => ok(undefined)): Promise<void> {
+    const found = await this.material();
     if (this.#closed) return;
     this.#stop = watchTlsFiles(this.#files, {
       clock: systemClock,
       current: found.ok ? found.value : undefined,
-      take: (next) => this.#changed(next),
+      take: (next) => this.#changed(next, take),
       refused: (error) => this.#refused(error),
       looked: (isInForce) => {
         if (isInForce) this.#certificate.refused = undefined;
@@ -140,8 +137,8 @@ class TlsFollower {
     });
   }
 
-  #changed(next: TlsMaterial): Result<undefined> {
-    const taken = this.#take(next);
+  #changed(next: TlsMaterial, take: (material: TlsMaterial) => Result<undefined>): Result<undefined> {
+    const taken = take(next);
     if (!taken.ok) return taken;
     this.#inForce = ok(next);
     Object.assign(this.#certificate, validityOf(next));

@@ -60,7 +60,11 @@ async function untilDrained(
 ): Promise<number> {
   // Before anything is said to be ready: without a handler a signal would end the process as it is.
   const stopping = firstSignal('SIGTERM', 'SIGINT');
-  let reload = (): void => undefined;
+  // One that comes too early waits for the start.
+  let isReloadAsked = false;
+  let reload = (): void => {
+    isReloadAsked = true;
+  };
   // Also while it drains: without a handler the signal would end the process as it is.
   process.on('SIGHUP', () => reload());
   // Without a handler Node would open its debugger's port.
@@ -82,6 +86,7 @@ async function untilDrained(
   const distributary = started.value;
   for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
   const { environment } = terminal;
+  let isDraining = false;
   const take = async (next: Result<Config, readonly ConfigProblem[]>): Promise<void> => {
     if (!next.ok) {
       const problems = next.error.map((problem) => problemLine(file, problem));
@@ -90,6 +95,8 @@ async function untilDrained(
     }
     warn(next.value, log);
     await distributary.announce(withoutReferences(next.value.source.text, environment));
+    // It is not refused: nothing is reloaded any more.
+    if (isDraining) return;
     const taken = distributary.reload(next.value);
     if (!taken.ok) refuseReload([`${file}: ${taken.error}`], distributary, log);
   };
@@ -105,7 +112,9 @@ async function untilDrained(
     { environment, inForce: config },
   );
   reload = () => watch.reload();
+  if (isReloadAsked) reload();
   const signal = await stopping.promise;
+  isDraining = true;
   log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
   watch.close();
   await distributary.drain();

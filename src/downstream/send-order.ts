@@ -89,18 +89,20 @@ export class Conversation {
         readonly all: Set<Participant>;
         /** Those that go on when another stream hears something. */
         readonly waiting: Set<Participant>;
-        /** By short name. */
+        /** By short name. None of a type: the client had its time, and does not ask for it here. */
         readonly byType: Map<string, Set<OrderedType>>;
       }
     | undefined;
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   warmingUntil = 0;
   /** What those clusters need, for each response. None on ADS: there they are accepted when they are warm. */
-  readonly warmsWith: (readonly Reference[])[] = [];
+  readonly #warmsWith: (readonly Reference[])[] = [];
   /** So many of the last of them are accepted. */
   #settled = 0;
   /** Routes were sent although the clusters before them are not accepted, and that was told. */
   toldWarming = false;
+  /** Grows with all that may change what its types refer to. */
+  heard = 0;
   /** All of an ADS stream, or of a client that polls. */
   readonly #own: readonly OrderedType[];
   readonly #polled: AcceptedNames | undefined;
@@ -137,15 +139,25 @@ export class Conversation {
     return referringTypes.keys().every((short) => short === 'cds' || !byType.has(short));
   }
 
+  /** Clusters that were sent need these until they are warm. */
+  needs(wanted: readonly Reference[]): void {
+    this.#warmsWith.push(wanted);
+    this.#settled = 0;
+  }
+
+  get needsSome(): boolean {
+    return this.#warmsWith.length > 0;
+  }
+
   /** Of what clusters need, forgets what the client has accepted. False: some is left. */
   settle(): boolean {
     const polled = new Map<string, ReadonlySet<string> | undefined>();
-    for (let last = this.warmsWith.at(-1); last !== undefined; last = this.warmsWith.at(-1)) {
+    for (let last = this.#warmsWith.at(-1); last !== undefined; last = this.#warmsWith.at(-1)) {
       for (const wanted of last.slice(this.#settled)) {
         if (!this.#hasAccepted(wanted, polled)) return false;
         this.#settled++;
       }
-      this.warmsWith.pop();
+      this.#warmsWith.pop();
       this.#settled = 0;
     }
     return true;
@@ -153,32 +165,38 @@ export class Conversation {
 
   areWarm(): void {
     this.warmingUntil = 0;
-    this.warmsWith.length = 0;
+    this.#warmsWith.length = 0;
     this.#settled = 0;
     this.toldWarming = false;
   }
 
+  /** Their time is over: what comes next is waited for anew. */
+  giveUp(): void {
+    const byType = this.#apart?.byType;
+    if (byType !== undefined)
+      for (const wanted of this.#warmsWith.flat()) getOrMake(byType, shortOf(wanted), () => new Set());
+    this.areWarm();
+  }
+
   /** Whether the client has accepted a resource that it does not ask for on ADS. `known`: what it polls, by short name. */
   #hasAccepted(wanted: Reference, known: Map<string, ReadonlySet<string> | undefined>): boolean {
-    const short = wanted.slice(0, wanted.indexOf(' '));
+    const short = shortOf(wanted);
     const name = resourceName(wanted.slice(short.length + 1));
     if (this.#polled !== undefined) {
       if (!known.has(short)) known.set(short, this.#polled(short));
       return known.get(short)?.has(name) !== false;
     }
-    return (
-      this.#apart?.byType
-        .get(short)
-        ?.values()
-        .some(
-          ({ subscription }) => subscription?.has(name) === true && !subscription.responses.awaitsAnswer,
-        ) === true
-    );
+    const all = this.#apart?.byType.get(short);
+    if (all?.size === 0) return true;
+    const hasIt = ({ subscription }: OrderedType): boolean =>
+      subscription?.has(name) === true && !subscription.responses.awaitsAnswer;
+    return all?.values().some(hasIt) === true;
   }
 
   add(participant: Participant): void {
     this.#apart ??= { all: new Set(), waiting: new Set(), byType: new Map() };
     const { all, byType } = this.#apart;
+    this.heard++;
     all.add(participant);
     for (const type of participant.types) getOrMake(byType, type.info.short, () => new Set()).add(type);
   }
@@ -186,6 +204,7 @@ export class Conversation {
   remove(participant: Participant): void {
     const apart = this.#apart;
     if (apart === undefined) return;
+    this.heard++;
     apart.all.delete(participant);
     apart.waiting.delete(participant);
     for (const type of participant.types) {
@@ -251,6 +270,8 @@ export class SendOrder {
   /** Changed routes that wait; undefined: none has waited yet. */
   #waits: WeakMap<OrderedType, Waits> | undefined;
   #routesWait = false;
+  /** What was known when the removals that a type has deferred were looked at: none of them goes before `until`. */
+  readonly #looked = new WeakMap<OrderedType, { heard: number; grace: number; until: number }>();
   /**
    * Delta: the EDS items of clusters that were sent to a client that came back, until it asks for endpoints or has answered
    * the clusters (protocol §10.1).
@@ -343,12 +364,11 @@ export class SendOrder {
     if (asked !== undefined) asked.resend(edsToResend);
     else if (this.#mayAskLater(type)) this.#neededBefore = this.#neededBefore.union(edsToResend);
     const { conversation } = this;
-    this.#settleWarming();
     if (!warming) return;
     const now = this.#clock.monotonic();
     // The time is not extended by further clusters: routes would wait as long as clusters keep changing.
     if (conversation.warmingUntil === 0) conversation.warmingUntil = now + this.#stream.warmingMilliseconds;
-    if (conversation.asksApart && conversation.warmingUntil > now) conversation.warmsWith.push(needed);
+    if (conversation.asksApart && conversation.warmingUntil > now) conversation.needs(needed);
   }
 
   #askedFor(url: TypeUrl | undefined): OrderedType | undefined {
@@ -365,6 +385,7 @@ export class SendOrder {
   requested(type: OrderedType): void {
     const { info, subscription } = type;
     const { conversation } = this;
+    if (referringTypes.has(info.short)) conversation.heard++;
     if (info.url === endpoints && this.#neededBefore.size > 0) {
       type.resend(this.#neededBefore);
       this.#neededBefore = noItems;
@@ -372,16 +393,28 @@ export class SendOrder {
     if (info.url !== clusters || subscription?.responses.awaitsAnswer === true) return;
     this.#neededBefore = noItems;
     // Envoy accepts clusters before they are warm where their endpoints have streams of their own.
-    if (conversation.warmsWith.length > 0 && subscription?.responses.state !== 'ERROR') return;
+    if (conversation.needsSome && subscription?.responses.state !== 'ERROR') return;
     conversation.areWarm();
   }
 
   /** On streams of single types, and of polls: whether the client has accepted what its clusters need. */
   #settleWarming(): void {
     const { conversation } = this;
-    if (conversation.warmsWith.length === 0) return;
-    if (!conversation.settle()) return;
-    if (this.#clusters?.responses.awaitsAnswer !== true) conversation.areWarm();
+    if (!conversation.needsSome || !conversation.settle()) return;
+    if (!this.#awaitsClusters) conversation.areWarm();
+  }
+
+  /** The same, before further clusters are sent. What accepted ones still need after their time is not waited for. */
+  #settleEarlier(): void {
+    this.#settleWarming();
+    const { conversation } = this;
+    const isOver = conversation.asksApart && conversation.warmingUntil <= this.#clock.monotonic();
+    if (isOver && !this.#awaitsClusters) conversation.giveUp();
+  }
+
+  /** The client has not answered its last clusters. */
+  get #awaitsClusters(): boolean {
+    return this.#clusters?.responses.awaitsAnswer === true;
   }
 
   /** The wildcard of clusters, if the client has one: it may have some of them by name besides. */
@@ -419,12 +452,32 @@ export class SendOrder {
     const types = this.types;
     for (let index = types.length - 1; index >= 0; index--) {
       const type = types[index];
-      if (type?.subscription?.hasDeferredRemovals === true && this.#send(type, false)) return true;
+      if (type?.subscription?.hasDeferredRemovals !== true || this.#keepsAll(type)) continue;
+      if (this.#send(type, false)) return true;
     }
     return false;
   }
 
+  /** All that it has deferred stays, as when it was looked at: it may be thousands, and each ACK and update asks. */
+  #keepsAll(type: OrderedType): boolean {
+    const { heard, grace, until = 0 } = this.#looked.get(type) ?? {};
+    const isKnown = heard === this.conversation.heard && grace === this.#stream.removalGraceMilliseconds;
+    if (!isKnown || until <= this.#clock.monotonic() || type.subscription?.pending === true) return false;
+    this.#wakeAt(until);
+    return true;
+  }
+
   #send(type: OrderedType, defersAll: boolean): boolean {
+    const isPending = type.subscription?.pending === true;
+    if (isPending && type.info.url === clusters) this.#settleEarlier();
+    const sent = this.#sendBut(type, defersAll);
+    if ((sent || isPending) && referringTypes.has(type.info.short)) this.conversation.heard++;
+    return sent;
+  }
+
+  /** All but the removals that are deferred. */
+  #sendBut(type: OrderedType, defersAll: boolean): boolean {
+    this.#looked.delete(type);
     if (defersAll) return this.#stream.send(type, defersEverything);
     const grace = this.#stream.removalGraceMilliseconds;
     const by = referring.get(type.info.short);
@@ -436,18 +489,24 @@ export class SendOrder {
     // Once for all that is removed: a client may have thousands of both.
     const others = lazily(() => by.flatMap((short) => conversation.of(short)));
     const areSettled = lazily(() => others().every(isSettled));
+    let earliest = Number.POSITIVE_INFINITY;
+    const keep = (until: number): true => {
+      earliest = Math.min(earliest, until);
+      return true;
+    };
     const sent = this.#stream.send(type, (removed) => {
       const until = (removed.since ?? now) + grace;
       const isBackUntil = isFromEarlierStream(removed) && others().length > 0 ? this.#isBackUntil(now) : now;
-      if (isBackUntil > now) {
-        this.#wakeAt(isBackUntil);
-        return true;
-      }
+      if (isBackUntil > now) return keep(isBackUntil);
       if (areSettled() && !others().some((other) => mayReferTo(other, type, removed))) return false;
-      if (until > now) this.#wakeAt(until);
-      else overdue.push(removed.variant.name);
-      return until > now;
+      if (until > now) return keep(until);
+      overdue.push(removed.variant.name);
+      return false;
     });
+    if (earliest < Number.POSITIVE_INFINITY) {
+      this.#wakeAt(earliest);
+      this.#looked.set(type, { heard: conversation.heard, grace, until: earliest });
+    }
     if (sent && overdue.length > 0) this.#stream.overdue(type, 'removal', overdue);
     return sent;
   }
@@ -562,6 +621,8 @@ function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: R
     (spelling !== variant.name && subscription.refersTo(reference(short, spelling)))
   );
 }
+
+const shortOf = (one: Reference): string => one.slice(0, one.indexOf(' '));
 
 function lazily<T>(make: () => T): () => T {
   let made: { readonly value: T } | undefined;

@@ -2,7 +2,7 @@ import type { Side } from '../model/access.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { SidedClient, Wave } from '../model/rollout.ts';
 
-/** After a restart clients come back within this time: Envoy waits up to 30 s before it tries again. */
+/** After a restart, also one of a worker, clients come back within this time: Envoy waits up to 30 s before it tries again. */
 const comeBackMs = 60_000;
 /** Nodes that are known to be canaries of what waits, and those of them that a restart remembers. */
 const most = { known: 10_000, remembered: 1000 };
@@ -22,6 +22,8 @@ export class Canaries {
   /** Those from before a restart that have not come back yet. */
   readonly #expected: Map<string, string>;
   readonly #comeBackUntil: number;
+  /** Those of a worker that has ended. */
+  #leftUntil = 0;
   /**
    * Something that waits was found bad: no rule makes a canary of a node that was none, but in these classes. Undefined:
    * nothing was.
@@ -65,7 +67,12 @@ export class Canaries {
 
   /** After a restart, clients may not be back yet. */
   mayComeBack(now: number): boolean {
-    return now < this.#comeBackUntil;
+    return now < Math.max(this.#comeBackUntil, this.#leftUntil);
+  }
+
+  /** A worker has ended: for its clients that is a restart. */
+  clientsLeft(now: number): void {
+    this.#leftUntil = now + comeBackMs;
   }
 
   /** Each node with its class, for a restart. */
@@ -111,7 +118,7 @@ export class Canaries {
 
   /** Who was one before a restart, and has nothing of what waits, is none in the end. Returns who that is. */
   expire(now: number): ReadonlySet<string> {
-    if (this.#expected.size === 0 || this.mayComeBack(now)) return none;
+    if (this.#expected.size === 0 || now < this.#comeBackUntil) return none;
     const nodes = new Set(this.#expected.keys());
     this.#expected.clear();
     return nodes;

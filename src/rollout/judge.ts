@@ -230,8 +230,8 @@ export class Judge {
     this.acceptedAt = undefined;
     // No earlier wave has judged what is new.
     this.#before = new Set();
-    if (this.#reached.size === 0) {
-      // It went on because nobody was there.
+    if (this.#reached.size === 0 && !this.#hasMet) {
+      // It went on because nobody was there. Who was there and has left may have left because of it.
       this.wave = 1;
       this.#hasMet = false;
       this.isPastFirst = false;

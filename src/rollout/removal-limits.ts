@@ -1,7 +1,7 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { includes } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Gate, RemovalCount } from '../model/rollout.ts';
+import type { Gate, PendingName, RemovalCount } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import type { Change } from './changes.ts';
@@ -20,6 +20,12 @@ export interface RemovalLimit {
 interface Excess extends HeldRemovals {
   readonly released: number;
   readonly limit: RemovalLimit;
+  readonly names: readonly PendingName[];
+}
+
+/** All that waits of an upstream and a type. `unjudged`: what of it no operator has let through. */
+interface Removals extends RemovalCount {
+  readonly unjudged: readonly PendingName[];
 }
 
 /** Holds a change that removes more than `max_removal_percent` of what its upstream has of a type. */
@@ -28,7 +34,7 @@ export class RemovalLimits implements VerdictSource {
   readonly #limits: () => readonly RemovalLimit[];
   /** Of what waits now, by upstream and type. */
   readonly #excesses = new Map<string, Excess>();
-  /** What an operator has let through, until nothing waits. */
+  /** What an operator has let through, by `nameKey`, until nothing waits. */
   readonly #waived = new Set<string>();
 
   constructor(gate: Gate, limits: () => readonly RemovalLimit[]) {
@@ -38,11 +44,16 @@ export class RemovalLimits implements VerdictSource {
 
   look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
     this.#excesses.clear();
-    const counts = new Map<string, RemovalCount>();
-    const count = (upstream: string, type: TypeUrl): RemovalCount =>
-      getOrMake(counts, keyOf(upstream, type), () => this.#gate.removals({ upstream, type }));
+    const known = new Map<string, Removals>();
+    const removals = (upstream: string, type: TypeUrl): Removals =>
+      getOrMake(known, keyOf(upstream, type), () => {
+        const isOf = (one: PendingName): boolean =>
+          one.upstream === upstream && one.type === type && this.#isUnjudged(one);
+        const unjudged = changes.flatMap(({ change }) => change.names.filter(isOf));
+        return { ...this.#gate.removals({ upstream, type }), unjudged };
+      });
     return changes.map(({ change }) => {
-      const all = [...this.#excessesOf(change, now, count)];
+      const all = [...this.#excessesOf(change, now, removals)];
       for (const one of all) {
         const key = keyOf(one.limit.name, one.type);
         if (!this.#excesses.has(key)) this.#excesses.set(key, one);
@@ -52,24 +63,29 @@ export class RemovalLimits implements VerdictSource {
     });
   }
 
-  /** What a change removes too much of. `removals`: of all that waits. */
+  /** What a change removes too much of. What has waited for long enough is no reason any more. */
   *#excessesOf(
-    { names, judge }: Change,
+    { names }: Change,
     now: number,
-    removals: (upstream: string, type: TypeUrl) => RemovalCount,
+    removals: (upstream: string, type: TypeUrl) => Removals,
   ): Iterable<Excess> {
-    const since = Math.min(judge.startedAt, now);
     for (const limit of this.#limits()) {
       const { name: upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
-      if (maxRemovalPercent === undefined || now >= since + maxRemovalHoldMs) continue;
-      const own = names.filter((one) => one.removed && one.upstream === upstream);
+      if (maxRemovalPercent === undefined) continue;
+      const isRecent = (one: PendingName): boolean => now < one.since + maxRemovalHoldMs;
+      const own = names.filter((one) => this.#isUnjudged(one) && one.upstream === upstream && isRecent(one));
       for (const type of new Set(own.map((one) => one.type))) {
-        if (this.#waived.has(keyOf(upstream, type))) continue;
-        const { removed: count, released } = removals(upstream, type);
-        if (count > 0 && count * 100 > maxRemovalPercent * released)
-          yield { type, count, since, released, limit };
+        const { removed, released, unjudged } = removals(upstream, type);
+        const recent = unjudged.filter(isRecent);
+        if (Math.min(removed, recent.length) * 100 <= maxRemovalPercent * released) continue;
+        const since = recent.reduce((first, one) => Math.min(first, one.since), now);
+        yield { type, count: Math.min(removed, unjudged.length), since, released, limit, names: unjudged };
       }
     }
+  }
+
+  #isUnjudged({ removed, key }: PendingName): boolean {
+    return removed && !this.#waived.has(key);
   }
 
   held(upstream: string): readonly HeldRemovals[] {
@@ -81,7 +97,7 @@ export class RemovalLimits implements VerdictSource {
     let count = 0;
     for (const [key, one] of this.#excesses) {
       if (!includes({ upstream, type }, { upstream: one.limit.name, type: one.type })) continue;
-      this.#waived.add(key);
+      for (const name of one.names) this.#waived.add(name.key);
       this.#excesses.delete(key);
       count += one.count;
     }

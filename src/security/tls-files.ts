@@ -87,6 +87,8 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
 
   polling.start();
   for (const directory of directories) watches.add(directory);
+  // They may have changed since `current` was read.
+  settling.touch();
   return () => {
     closed = true;
     polling.stop();

@@ -5,7 +5,7 @@ import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { type Item, withoutBody } from './item.ts';
-import { type NamedRemoval, OtherParameterSets } from './position.ts';
+import { type NamedRemoval, OtherParameterSets, shownOtherwise } from './position.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -102,7 +102,7 @@ export class Claims {
     const rest = isCovered ? undefined : new Claims(left);
     const all = gone
       .map((name) => goneWhileAway(view, name))
-      .filter(({ item }) => !isVariant(lastSent(item.id)));
+      .filter(({ item }) => !isVariant(lastSent(item.id)) && !shownOtherwise(item, view));
     if (all.length <= mostGone) return { kept: all, named: none, left: rest };
     const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
     return { kept: none, named, left: rest };

@@ -153,9 +153,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get due(): boolean {
-    return (
-      this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !this.#awaitsFirstAnswer())
-    );
+    // A wildcard that is added later holds up nothing: what changes beside it is due.
+    const awaits = this.#position === undefined && this.#awaitsFirstAnswer();
+    return this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !awaits);
   }
 
   /** What a SotW client has from an earlier stream is as good as a response. */

@@ -344,7 +344,7 @@ export function removalsIn(
 }
 
 /** The view shows it in another spelling, which is the same resource (protocol §6.1). */
-function shownOtherwise(item: Item, view: View): boolean {
+export function shownOtherwise(item: Item, view: View): boolean {
   const { name, spelling, locator, parameters } = item;
   if (spelling !== name) return isVariant(view.itemOf(locator, parameters, name)?.last.value);
   return view.respelled(name).some((other) => areOne(other, item) && isVariant(other.last.value));

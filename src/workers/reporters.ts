@@ -36,7 +36,7 @@ export class CanaryReporter {
   #told = Buffer.alloc(0);
   /** Since the last report. */
   #ends: CanaryStream[] = [];
-  /** Streams that have rejected something of what waits, by id, as long as reports list them. */
+  /** Streams that have rejected something of what waits, by id, as long as reports list them: a freeze may be over before. */
   #rejected: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 
@@ -57,7 +57,6 @@ export class CanaryReporter {
     this.#ends = this.#ends.map(outdated);
     if (waiting.size === 0) {
       this.#ends = [];
-      this.#rejected = new Set();
       this.#fleet.over();
     }
     this.#report();

@@ -436,10 +436,10 @@ export class WorkerPool implements ClientServing, ClientsView {
         for (const stream of message.left) traffic.left(stream);
       },
       changed: () => this.#changed(),
-      ended: (series, report) => {
+      ended: (series, listened, report) => {
         const left = countersOfEnded(series);
         this.#endedSeries = this.#endedSeries.then((sum) => sumSeries([sum, left]));
-        this.#fleet.workerEnded(report);
+        if (listened) this.#fleet.workerEnded(report);
       },
     });
   }
@@ -463,7 +463,7 @@ export class WorkerPool implements ClientServing, ClientsView {
       level: logLevels.initial,
       version,
       sessions: this.#sessions.shared(),
-      canaries: this.#fleet.canaries(),
+      canaries: this.#fleet.told,
     };
     const told = [this.#primaryState, this.#question].filter((one) => one !== undefined);
     return [start, this.#logLevels(), ...told];

@@ -47,7 +47,6 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
       fleet.serve({
         rollout: core.rollout,
         hasDelivered: (side) => hasDelivered(core, side),
-        waits: () => core.relay.gate.size > 0,
       });
       canaryFeed = canaryFeedSocket(directory);
       let workers: WorkerPool | undefined;

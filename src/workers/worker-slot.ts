@@ -55,8 +55,12 @@ interface WorkerSlotOptions {
   readonly opening: () => readonly ToWorker[];
   /** It listens or has ended, or the number of its streams or connections has changed. */
   readonly changed: () => void;
-  /** A process has ended, with these counters and this last report. */
-  readonly ended: (series: readonly Series[], report: Message<'canary_report'> | undefined) => void;
+  /** A process has ended, with these counters. `listened`: it had clients, and said this last of them; not while it drains. */
+  readonly ended: (
+    series: readonly Series[],
+    listened: boolean,
+    report: Message<'canary_report'> | undefined,
+  ) => void;
   readonly restarted: () => void;
   /** Its clients have answered a change, reported traffic or shown an intermediate, or its canaries say something else. */
   readonly heard: (message: Message<'answers' | 'canary_report' | 'intermediate' | 'traffic'>) => void;
@@ -227,7 +231,7 @@ export class WorkerSlot implements WorkerHandler {
     this.report = undefined;
     if (this.#ending) {
       this.#state = { kind: 'over' };
-      ended(series, undefined);
+      ended(series, false, undefined);
       this.#onEnded?.();
       return;
     }
@@ -247,7 +251,7 @@ export class WorkerSlot implements WorkerHandler {
     });
     this.#state = { kind: 'waiting', timer };
     changed();
-    ended(series, report);
+    ended(series, addresses.length > 0, report);
   }
 }
 

@@ -7,8 +7,9 @@ import type {
 } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import type { Put } from '../../src/model/transaction.ts';
+import type { Put, Transaction } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
+import { Cursor } from '../../src/views/cursor.ts';
 import {
   type DeltaClient,
   envAndVersion,
@@ -22,6 +23,7 @@ import {
   wildcardHolder,
 } from '../support/in-memory-relay.ts';
 import { realPut } from '../support/real-bodies.ts';
+import { workOf } from '../support/work.ts';
 
 const grace = 15_000;
 const makeLab = (): InMemoryRelay => new InMemoryRelay({ limits: { removalGraceMilliseconds: grace } });
@@ -498,6 +500,140 @@ describe('what a client still refers to, on streams of single types', () => {
   });
 });
 
+describe('routes and what their clusters need, on streams of single types (§8.3, §8.7)', () => {
+  const tls = {
+    '@type': 'type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext',
+    commonTlsContext: { validationContextSdsSecretConfig: { name: 'ca', sdsConfig: { ads: {} } } },
+  };
+  const transportSocket = { name: 'tls', typedConfig: tls };
+
+  /** A client with cluster a, its endpoints and the route r to it. It accepts clusters before they have endpoints. */
+  function apart() {
+    const lab = makeLab();
+    const service = (name: string): string => `/envoy.service.${name}`;
+    const cds = lab.delta(service('cluster.v3.ClusterDiscoveryService/DeltaClusters'));
+    const eds = lab.delta(service('endpoint.v3.EndpointDiscoveryService/DeltaEndpoints'));
+    const rds = lab.delta(service('route.v3.RouteDiscoveryService/DeltaRoutes'));
+    const [clustersOf, endpointsOf, routesOf] = [accepting(cds, {}), accepting(eds, {}), accepting(rds, {})];
+    const shown = new Map<string, Put>();
+    /** Clusters come, and the client asks for their endpoints. */
+    const come = (names: readonly string[], body: object = {}): void => {
+      for (const name of names) shown.set(name, realPut('cds', name, { type: 'EDS', ...body }));
+      lab.says({ type: type('cds'), complete: true, puts: [...shown.values()] });
+    };
+    const ask = (...names: readonly string[]): void =>
+      eds.send('eds', { resourceNamesSubscribe: [...names] });
+    const endpoints = (...names: readonly string[]): void => {
+      const puts = names.map((name) => realPut('eds', name, {}));
+      const resolved = [...lab.upstream.interests].filter(
+        (one) => one.type === type('eds') && names.includes(one.selector),
+      );
+      lab.says({ type: type('eds'), holder: namedHolder, puts, resolved });
+    };
+    cds.send('cds');
+    rds.send('rds', { resourceNamesSubscribe: ['r'] });
+    come(['a']);
+    clustersOf.told();
+    ask('a');
+    endpoints('a');
+    endpointsOf.told();
+    route(lab, 'a');
+    expect(routesOf.told()).to.deep.equal(['rds r']);
+    return { lab, come, ask, endpoints, clustersOf, endpointsOf, routesOf };
+  }
+
+  it('endpoints that never come hold up no routes later, and those that come do', () => {
+    const { lab, come, ask, endpoints, clustersOf, endpointsOf, routesOf } = apart();
+    come(['b']);
+    clustersOf.told();
+    ask('b');
+    lab.clock.advance(3_600_000);
+    come(['d']);
+    clustersOf.told();
+    ask('d');
+    route(lab, 'd');
+    expect(routesOf.told()).to.deep.equal([]);
+    endpoints('d');
+    expect(endpointsOf.told()).to.deep.equal(['eds d']);
+    expect(routesOf.told()).to.deep.equal(['rds r']);
+    expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal([]);
+  });
+
+  it('the time for clusters begins anew once those before are accepted, with all that they need', () => {
+    for (const later of [900, 3_600_000]) {
+      const { lab, come, ask, endpoints, clustersOf, endpointsOf, routesOf } = apart();
+      come(['b']);
+      clustersOf.told();
+      ask('b');
+      endpoints('b');
+      endpointsOf.told();
+      lab.clock.advance(later);
+      come(['d']);
+      clustersOf.told();
+      ask('d');
+      route(lab, 'd');
+      lab.clock.advance(999);
+      expect(routesOf.told()).to.deep.equal([]);
+      lab.clock.advance(1);
+      expect(routesOf.told()).to.deep.equal(['rds r']);
+      expect(lab.events).to.include('overdue rds warming');
+    }
+  });
+
+  it('all that the last clusters need is waited for, although some of those before is accepted', () => {
+    const { lab, come, ask, endpoints, clustersOf, endpointsOf, routesOf } = apart();
+    come(['b', 'c']);
+    clustersOf.told();
+    ask('b', 'c');
+    endpoints('b');
+    endpointsOf.told();
+    come(['d']);
+    clustersOf.told();
+    ask('d');
+    endpoints('c');
+    endpointsOf.told();
+    route(lab, 'd');
+    expect(routesOf.told()).to.deep.equal([]);
+    endpoints('d');
+    endpointsOf.told();
+    expect(routesOf.told()).to.deep.equal(['rds r']);
+  });
+
+  it('secrets that the client does not ask for here hold up routes once', () => {
+    const { lab, come, ask, endpoints, clustersOf, endpointsOf, routesOf } = apart();
+    for (const [name, waits] of [
+      ['b', true],
+      ['d', false],
+    ] as const) {
+      come([name], { transportSocket });
+      clustersOf.told();
+      ask(name);
+      endpoints(name);
+      endpointsOf.told();
+      route(lab, name);
+      expect(routesOf.told()).to.deep.equal(waits ? [] : ['rds r']);
+      lab.clock.advance(3_600_000);
+      expect(routesOf.told()).to.deep.equal(waits ? ['rds r'] : []);
+    }
+    expect(lab.events.filter((event) => event.startsWith('overdue'))).to.deep.equal(['overdue rds warming']);
+  });
+
+  it('clusters that the client never accepts hold up routes once', () => {
+    const { lab, come, clustersOf, routesOf } = apart();
+    for (const [name, waits] of [
+      ['b', true],
+      ['d', false],
+    ] as const) {
+      come([name], { type: 'STRICT_DNS' });
+      expect(clustersOf.heard()).to.deep.equal([`cds ${name}`]);
+      route(lab, name);
+      expect(routesOf.told()).to.deep.equal(waits ? [] : ['rds r']);
+      lab.clock.advance(1000);
+      expect(routesOf.told()).to.deep.equal(waits ? ['rds r'] : []);
+    }
+  });
+});
+
 describe('what a client still refers to that was away (delta)', () => {
   /** It comes back with cluster x and the route r to it, and hears of cluster y. */
   function back(lab: InMemoryRelay): {
@@ -679,7 +815,74 @@ describe('what a client still refers to that asks for a wildcard besides (delta)
   });
 });
 
+describe('a glob that a client adds and nobody answers (delta)', () => {
+  function asking() {
+    const { lab, client, raw } = settled('delta');
+    raw.send('rds', { resourceNamesSubscribe: ['xdstp://a/envoy.config.route.v3.RouteConfiguration/dir/*'] });
+    expect(client.told()).to.deep.equal([]);
+    return { lab, client, leadsTo: (name: string) => route(lab, name, ['r']) };
+  }
+
+  it('§8.3 routes beside it wait until the client has accepted their clusters', () => {
+    const { lab, client, leadsTo } = asking();
+    const puts = ['x', 'y'].map((name) => realPut('cds', name, { type: name === 'x' ? 'STATIC' : 'EDS' }));
+    lab.says({ type: type('cds'), complete: true, puts });
+    expect(client.heard()).to.deep.equal(['cds y']);
+    leadsTo('y');
+    expect(client.heard()).to.deep.equal([]);
+    client.accept();
+    expect(client.told()).to.deep.equal(['rds r']);
+  });
+
+  it('§8.7 routes beside it wait for clusters that have not come', () => {
+    const { lab, client, leadsTo } = asking();
+    leadsTo('y');
+    expect(client.told()).to.deep.equal([]);
+    clusters(lab, 'x', 'y');
+    expect(client.told()).to.deep.equal(['cds y', 'rds r']);
+  });
+
+  it('§8.6 what nothing refers to goes at once', () => {
+    const { lab, client, leadsTo } = asking();
+    clusters(lab, 'y');
+    expect(client.told()).to.deep.equal(['cds y']);
+    leadsTo('y');
+    expect(client.told()).to.deep.equal(['rds r', 'cds -x']);
+    clusters(lab, 'y', 'z');
+    expect(client.told()).to.deep.equal(['cds z']);
+    clusters(lab, 'y');
+    expect(client.told()).to.deep.equal(['cds -z']);
+  });
+});
+
 describe('what a client still refers to, of other types', () => {
+  it('§8.6 thousands of endpoints that stay are looked at once for each change, and not for its answer', () => {
+    const lab = makeLab();
+    const raw = lab.delta();
+    const client = accepting(raw, {});
+    const names = Array.from({ length: 1000 }, (_, at) => `c-${at}`);
+    const says = (part: Partial<Transaction>): void =>
+      lab.says({ type: type('eds'), holder: namedHolder, ...part });
+    const changes = (weight: number): void => {
+      const policy = { overprovisioningFactor: weight };
+      says({ puts: [realPut('eds', 'live', { policy })], resolved: [] });
+      expect(client.told()).to.deep.equal(['eds live']);
+    };
+    raw.send('cds');
+    clusters(lab, 'live', ...names);
+    raw.send('eds', { resourceNamesSubscribe: ['live', ...names] });
+    lab.clock.advance(0);
+    says({ puts: ['live', ...names].map((name) => realPut('eds', name, {})) });
+    client.told();
+    says({ removals: names.map((name) => ({ name: resourceName(name), constraints: UNCONSTRAINED })) });
+    expect(client.told()).to.deep.equal([]);
+    expect(workOf(Cursor.prototype, ['refersTo'], () => changes(100))).to.be.at.most(1000);
+    clusters(lab, 'live', ...names.slice(1));
+    expect(client.told()).to.deep.equal(['cds -c-0', 'eds -c-0']);
+    lab.clock.advance(grace);
+    expect(client.told().map((one) => one.split(' ').length)).to.deep.equal([1000]);
+  });
+
   it('§8.6 clients that keep different clusters share no response, whatever the names', () => {
     const lab = makeLab();
     const routesTo = (name: string, to: readonly string[]): Put => {

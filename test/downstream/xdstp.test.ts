@@ -244,6 +244,28 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       });
       expect(told(client.one())).to.deep.equal([`+${uri('dir/a')} x`, `-${uri('dir/gone')}`]);
     });
+    it('claims in another spelling of what the glob shows are no removals, however many', () => {
+      const relay = new InMemoryRelay();
+      const [query, theirs] = ['?a=1&b=2', '?b=2&a=1'];
+      const ids = Array.from({ length: 1001 }, (_, at) => `dir/m-${at}`);
+      const client = relay.delta();
+      const claimed = [...ids, 'dir/gone'].map((id): [string, string] => [
+        uri(id, theirs),
+        '1@0123456789abcdef',
+      ]);
+      client.send('eds', {
+        resourceNamesSubscribe: [glob('dir', theirs)],
+        initialResourceVersions: Object.fromEntries(claimed),
+      });
+      relay.clock.advance(0);
+      says(
+        relay,
+        ids.map((id) => member(id, 'x', query)),
+      );
+      const response = client.one();
+      expect(Object.keys(resources(response))).to.have.length(1001);
+      expect(response.removedResources).to.deep.equal([uri('dir/gone', theirs)]);
+    });
     it('§4.2 subscribed again before it is answered: its members come, though the client says that it has them', () => {
       const first = new InMemoryRelay();
       const before = subscribing(first, uri('dir/a'), uri('b'));

@@ -17,9 +17,9 @@ import { ControlPlane, controlPlaneBinary } from './support/controlplane.ts';
 import { listedServices } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
-import { send } from './support/http.ts';
+import { get, send } from './support/http.ts';
 import { temporaryDirectory } from './support/paths.ts';
-import { outcome } from './support/process.ts';
+import { outcome, Process } from './support/process.ts';
 import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
 import { clientsOf } from './support/relay-state.ts';
 import { website } from './support/resources.ts';
@@ -375,6 +375,45 @@ describe('the life of a relay', function () {
       await eventually(async () => expect(await reloads()).to.deep.equal([3, 2]));
       expect((await client.gets('cds', 3)).resources).to.equal(1);
       expect(client.status).to.equal(undefined);
+    });
+
+    it('SIGHUP while the relay starts reloads it when it has started', async () => {
+      using directory = temporaryDirectory();
+      const file = join(directory.path, 'relay.json');
+      const any = { address: '127.0.0.1:0' };
+      // A file is no directory: the log says so before anything listens.
+      const cache = { persistence: { path: join(file, 'kept') } };
+      writeFileSync(file, JSON.stringify({ ...config, xds: any, admin: any, cache, workers: 1 }));
+      const starting = new Process(distributary('run', '--config', file));
+      try {
+        await starting.line(/the cache cannot be persisted/);
+        starting.signal('SIGHUP');
+        const [, admin = ''] = await starting.line(/^listening admin (\S+)/);
+        await eventually(async () => {
+          const { body } = await get(`http://${admin}/metrics`);
+          expect(body).to.match(/^distributary_config_reloads_total\{result="accepted"\} 1$/m);
+        });
+      } finally {
+        expect(await starting.stop()).to.equal(0);
+      }
+    });
+
+    it('a reload that SIGTERM overtakes is no error, and the configuration is not refused', async () => {
+      const slow = { ...config, workers: 1, drain_delay: '3s', drain_timeout: '100ms' };
+      await using ending = await RelayProcess.start(slow);
+      const [, worker = 0] = await ending.pids();
+      // What a reload changes is asked of it first.
+      process.kill(worker, 'SIGSTOP');
+      try {
+        ending.signal('SIGHUP');
+        await setTimeout(200);
+        ending.signal('SIGTERM');
+        await ending.says(/^what the new configuration changes was not computed in time$/);
+      } finally {
+        process.kill(worker, 'SIGCONT');
+      }
+      expect(await ending.exited).to.equal(0);
+      expect(ending.faults()).to.deep.equal([]);
     });
 
     it('a lower cache.max_bytes makes room at once', async () => {

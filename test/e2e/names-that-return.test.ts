@@ -1,4 +1,4 @@
-import { setTimeout } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
 import { cases } from '../support/cases.ts';
 import {
@@ -32,13 +32,19 @@ const expectAll = (
     }
   }, soon);
 
+const versions = [
+  ['0.13.4', olderControlPlaneBinary],
+  ['0.14', controlPlaneBinary],
+] as const;
+
+/** What the control plane was asked for endpoints on its SotW streams. */
+const askedForEndpoints = async (plane: ControlPlane) =>
+  (await plane.stats()).requests.filter(({ type }) => type.endsWith('.ClusterLoadAssignment'));
+
 describe('names that clients left and come back to', function () {
   this.timeout(120_000);
 
-  for (const [version, binary] of [
-    ['0.13.4', olderControlPlaneBinary],
-    ['0.14', controlPlaneBinary],
-  ] as const) {
+  for (const [version, binary] of versions) {
     for (const protocol of ['DELTA', 'SOTW'] as const) {
       for (const cache of cases<ControlPlaneOptions['cache']>('snapshot', 'linear')) {
         it(`are there again soon, on streams that others need (go-control-plane ${version}, ${protocol}, ${cache})`, async function () {
@@ -94,7 +100,7 @@ describe('names that clients left and come back to', function () {
               named.some(({ names }) => names.includes('*')) && named.at(-1)?.names.length === 0;
             expect(protocol === 'DELTA' ? isLeft : isEmptied).to.equal(true);
           });
-          await setTimeout(3000);
+          await sleep(3000);
           await plane.set([cluster('a', 'grpc'), ...kept]);
 
           await using visitor = new XdsClient(relay.xds, 'delta');
@@ -104,5 +110,68 @@ describe('names that clients left and come back to', function () {
         });
       }
     }
+  }
+
+  for (const [version, binary] of versions) {
+    it(`cost nothing while nobody has them, however often upstream changes (go-control-plane ${version}, SOTW)`, async function () {
+      await using plane = await ControlPlane.start(await need(this, binary()), { cache: 'snapshot' });
+      await plane.set(site);
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(plane.address, 'SOTW', { resource_timeout: '60s' })],
+        cache: { idle_ttl: '1s' },
+      });
+      await using keeper = new XdsClient(relay.xds, 'delta');
+      keeper.subscribe('lds', all.lds);
+      {
+        await using left = new XdsClient(relay.xds, 'delta');
+        left.subscribe('eds', ['c']);
+        await eventually(() => expect(left.of('eds')).to.have.length(1));
+      }
+      await eventually(async () => expect((await askedForEndpoints(plane)).at(-1)?.names).to.deep.equal([]));
+      const before = (await askedForEndpoints(plane)).length;
+      await plane.set(site);
+      await eventually(async () => {
+        const last = (await askedForEndpoints(plane)).at(-1);
+        expect([last?.names, last?.version, last?.nack]).to.deep.equal([[], '2', false]);
+      });
+      await sleep(500);
+      expect(await askedForEndpoints(plane)).to.have.length(before + 1);
+
+      await using visitor = new XdsClient(relay.xds, 'delta');
+      visitor.subscribe('eds', all.eds);
+      await eventually(
+        () => expect(visitor.of('eds').reduce((sum, { resources }) => sum + resources, 0)).to.equal(2),
+        soon,
+      );
+    });
+
+    it(`cost nothing if nobody ever had an answer (go-control-plane ${version}, SOTW, ads: true)`, async function () {
+      await using plane = await ControlPlane.start(await need(this, binary()), {
+        cache: 'snapshot',
+        ordered: true,
+      });
+      await plane.set(site);
+      await using relay = await RelayProcess.start({
+        drain_timeout: '100ms',
+        upstreams: [upstream(plane.address, 'SOTW')],
+        cache: { idle_ttl: '1s' },
+      });
+      await using keeper = new XdsClient(relay.xds, 'delta');
+      keeper.subscribe('lds', all.lds);
+      {
+        await using left = new XdsClient(relay.xds, 'delta');
+        left.subscribe('eds', ['invented']);
+        await eventually(async () => expect(await askedForEndpoints(plane)).to.have.length(1));
+      }
+      // The name, the empty list, and the answer to what means everything there.
+      await eventually(async () => expect((await askedForEndpoints(plane)).at(-1)?.version).to.equal('1'));
+      await sleep(500);
+      expect((await askedForEndpoints(plane)).map(({ names }) => names)).to.deep.equal([
+        ['invented'],
+        [],
+        [],
+      ]);
+    });
   }
 });

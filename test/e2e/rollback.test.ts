@@ -7,6 +7,7 @@ import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
+import { operate } from './support/rollout-state.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
 
 const history = z.object({
@@ -136,6 +137,23 @@ describe('rollback', function () {
     expect(client.has('cds'), 'after a kill').to.deep.equal(['shop: 1']);
     expect((await ask('unfreeze', '--reason', 'mended')).code).to.equal(0);
     await client.gets('cds', ['late: 2', 'shop: 1']);
+    await end();
+  });
+
+  it('is on disk when it is answered, with what it was closed at: a kill changes nothing', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const persisted = { cache: { persistence: { path: directory.path } } };
+    write(['shop', '1']);
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
+    write(['shop', '2']);
+    await client.gets('cds', ['shop: 2']);
+    await reaches(2);
+    expect(await operate(relay, 'Rollback', { to: 1 })).to.deep.include({ status: 200 });
+    relay.signal('SIGKILL');
+    await relay.exited;
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
     await end();
   });
 

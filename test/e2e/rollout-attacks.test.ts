@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
@@ -138,6 +139,30 @@ describe('attacks on a rollout', function () {
     plane.set('cds', { a: '2', b: '7' });
     await fleet.allGet({ a: '2', b: '7' }, [canary]);
   });
+
+  for (const workers of cases(2, 0)) {
+    it(`workers: ${workers}: a canary that dies of a change at once, before anybody looks, is not passed over`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      const waves = [{ match: [{ key: 'team', value: 'm' }] }, { percent: 100 }];
+      await using relay = await RelayProcess.start(config(plane, { waves, canary: undefined }, { workers }));
+      using fleet = new Fleet(relay);
+      const canary = fleet.open('m1', 'delta', ['a']);
+      for (const id of ['x1', 'x2']) fleet.open(id, 'delta', ['a', 'b']);
+      await fleet.allGet({ a: '1' });
+      canary.rejects = ({ resources }) => {
+        if (resources.get('a') === 'crash') canary[Symbol.dispose]();
+        return undefined;
+      };
+      // The relay looks when changes have come to rest.
+      for (let change = 1; change <= 20; change++) {
+        plane.set('cds', { a: 'crash', b: String(change) });
+        await sleep(5);
+      }
+      expect((await reaches(relay, 'HELD')).reason).to.match(/^1 of 1 canary streams ended/);
+      await fleet.only('m1', 'crash', 1500);
+    });
+  }
 
   it('canaries that come back in another class do not free the change, and nobody else is asked', async () => {
     await using plane = await ModelPlane.start();

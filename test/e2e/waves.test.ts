@@ -287,6 +287,53 @@ for (const workers of cases(0, 2)) {
   });
 }
 
+describe('waves with workers', function () {
+  this.timeout(60_000);
+
+  it('a change that comes when a worker has ended waits for clients to come back: no wave passes unjudged', async () => {
+    await using world = await World.start({}, { workers: 1 });
+    const [, before = 0] = await world.relay.pids();
+    process.kill(before, 'SIGKILL');
+    world.plane.set('cds', { a: '2', b: '1' });
+    await eventually(async () => {
+      const [, pid = 0] = await world.relay.pids();
+      expect([0, before]).to.not.include(pid);
+    });
+    await always(async () => {
+      expect(await world.wave()).to.equal('CANARY 1/3');
+    }, 2000);
+  });
+
+  it('what was rejected and mended is no reason to hold what comes next', async () => {
+    await using world = await World.start({}, { workers: 2, rejects: ['canary +a 2'] });
+    const held = () => world.relay.metric('rollouts_total', 'result="held"');
+    world.plane.set('cds', { a: '2', b: '1' });
+    await world.reaches('HELD 1/3');
+    world.plane.set('cds', { a: '1', b: '1' });
+    await world.reaches('IDLE 0/3');
+    expect(await held()).to.equal(1);
+    world.plane.set('cds', { a: '3', b: '1' });
+    await world.goesThroughWaves('3');
+    await world.reaches('IDLE 0/3');
+    expect(await held()).to.equal(1);
+  });
+
+  it('canaries that leave while a change is frozen have not left because of it', async () => {
+    await using world = await World.start({ mode: 'MANUAL' }, { workers: 2 });
+    world.plane.set('cds', { a: '2', b: '1' });
+    await eventually(async () => expect((await rolloutOf(world.relay)).canaries.accepted).to.equal(1));
+    await operate(world.relay, 'Freeze');
+    await reaches(world.relay, 'FROZEN');
+    world.clients[0]?.close();
+    await eventually(async () => expect((await world.relay.clients()).length).to.equal(2));
+    await operate(world.relay, 'Unfreeze');
+    await world.reaches('CANARY 1/3');
+    await always(async () => {
+      expect(await world.wave()).to.equal('CANARY 1/3');
+    }, 2000);
+  });
+});
+
 describe('waves for an operator', function () {
   this.timeout(60_000);
 

@@ -157,6 +157,15 @@ describe('canaries', () => {
     expect([...canaries.named], 'what waits is its').to.deep.equal(['n1']);
   });
 
+  it('after the end of a worker clients may come back for a minute; those of before a restart no longer', () => {
+    const waves = [{ path: 'rollout.waves[0]', percent: 0, match: [], elects: true, bakeMs: undefined }];
+    const canaries = new Canaries(waves, new Map([['n1', 'prod']]), 0);
+    expect([canaries.mayComeBack(59_000), canaries.mayComeBack(60_000)]).to.deep.equal([true, false]);
+    canaries.clientsLeft(59_000);
+    expect([canaries.mayComeBack(118_000), canaries.mayComeBack(119_000)]).to.deep.equal([true, false]);
+    expect([...canaries.expire(60_000)]).to.deep.equal(['n1']);
+  });
+
   it('a client is in the first wave that takes it, that it was elected in, or with everybody', () => {
     const wave = (path: string, percent: number, match: string | undefined, elects: boolean) => ({
       ...{ path, percent, elects, bakeMs: undefined },

@@ -408,6 +408,16 @@ describe('judge: waves', () => {
     expect([alone.wave, reached.wave]).to.deep.equal([1, 2]);
   });
 
+  it('what joins in the first bakes there where its clients have left: they may have left because of it', () => {
+    const judge = new Judge(three, 0);
+    expect(outcome(judge, 0, by('a'))).to.equal('CANARY');
+    expect(outcome(judge, 5, { ...none, found: rejects.found })).to.equal('HELD rejected');
+    judge.joined(10);
+    expect(outcome(judge, 10, none)).to.equal('CANARY');
+    expect(outcome(judge, 39, none)).to.equal('CANARY');
+    expect(outcome(judge, 40, none)).to.equal('accepted');
+  });
+
   it('what joins in a later wave bakes there, though the wave adds nobody: no wave has judged it', () => {
     const judge = new Judge(three, 0);
     expect(outcome(judge, 0, by('a'))).to.equal('CANARY');

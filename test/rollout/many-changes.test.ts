@@ -90,17 +90,11 @@ class World {
     this.put('1');
   }
 
-  removes(): void {
-    const removals = names.map((name) => ({ name, constraints: UNCONSTRAINED }));
+  removes(some = names): void {
+    const removals = some.map((name) => ({ name, constraints: UNCONSTRAINED }));
     this.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
     this.#settle(100);
-    expect(this.rollout.report().changes).to.have.length(names.length);
-  }
-
-  removesOne(): void {
-    const removals = names.slice(0, 1).map((name) => ({ name, constraints: UNCONSTRAINED }));
-    this.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
-    this.#settle(100);
+    expect(this.rollout.report().changes).to.have.length(some.length);
   }
 
   #settle(milliseconds: number): void {
@@ -149,6 +143,39 @@ describe('many changes that wait', () => {
     expect(world.store.held.pending).to.have.length(0);
   });
 
+  it('removals that are too many are held for max_removal_hold from when upstream removes, however long the change waits', () => {
+    const world = new World({ maxRemovalPercent: 1, onFailure: 'HOLD' });
+    world.put('2');
+    const rejected = { kind: 'rejected', reason: 'no', isFinal: true } as const;
+    world.says = (key) => ({ ...rejected, names: new Set([key]) });
+    world.after(120_000);
+    world.says = () => ({ kind: 'accepted' });
+    world.removes();
+    expect(world.rollout.heldRemovals('script')).to.have.length(1);
+    expect(world.after(59_000).released, 'within the hold').to.equal(0);
+    expect(world.after(32_000).released, 'after it, and a bake').to.equal(names.length);
+  });
+
+  it('a removal more does not prolong the hold of those before it', () => {
+    const world = new World({ maxRemovalPercent: 10, onFailure: 'HOLD' });
+    world.removes(names.slice(1));
+    world.after(50_000);
+    expect(world.rollout.heldRemovals('script')).to.have.length(1);
+    world.removes(names);
+    expect(world.after(45_000).released).to.equal(names.length);
+  });
+
+  it('what an operator lets through is what is removed then, and not what is removed later', () => {
+    const world = new World({ maxRemovalPercent: 10, onFailure: 'HOLD' });
+    world.removes(names.slice(10));
+    expect(world.rollout.releaseRemovals('script', cds)).to.equal(10);
+    world.after(1000);
+    expect(world.rollout.heldRemovals('script')).to.deep.equal([]);
+    world.removes(names);
+    expect(world.rollout.heldRemovals('script')).to.have.length(1);
+    expect(world.after(40_000).released).to.equal(10);
+  });
+
   it('on_failure: DISCARD: those that are bad for one reason go back together, and count once', () => {
     const world = new World();
     world.removes();
@@ -182,7 +209,7 @@ describe('a wall clock that is set', () => {
     it(`by ${hours} h: removals that are too many are held for as long`, () => {
       const world = new World({ maxRemovalPercent: 1, onFailure: 'HOLD' });
       const { clock, rollout } = world;
-      world.removesOne();
+      world.removes(names.slice(0, 1));
       expect(rollout.report().state.kind).to.equal('HELD');
       clock.step(hours * hour);
       world.after(58_000);

@@ -1025,7 +1025,7 @@ describe('what was discarded, after a restart', () => {
       'HELD: 1 of 1 canary streams ended within the bake: max_disconnects is 20 percent',
     );
     expect(setting.elected).to.deep.equal([]);
-    const back = { nodeKey: 'n9', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS };
+    const back = { nodeKey: 'n9', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
     expect(setting.rollout.sideOf(back)).to.equal('canary');
     expect([...setting.saved.canaries.keys()]).to.deep.equal(['n9']);
   });

@@ -132,8 +132,8 @@ export const mutations: readonly Wrong[] = [
     name: 'what the routes still lead to is removed',
     rule: 6,
     file: 'src/downstream/send-order.ts',
-    right: 'return until > now;\n    });\n    if (sent',
-    wrong: 'return false;\n    });\n    if (sent',
+    right: 'if (until > now) return keep(until);',
+    wrong: 'if (until > now) return false;',
   },
   {
     name: 'a change of a variant does not wait',

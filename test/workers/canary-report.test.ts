@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import type { ResourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { elect, type Member } from '../../src/rollout/canaries.ts';
 import type { CanaryStream, Standing, Survey } from '../../src/rollout/waiting.ts';
@@ -57,8 +58,13 @@ describe('the report of a worker', () => {
       clock.advance(1000);
       return reports.at(-1)?.canaries.map(({ stream }) => stream) ?? [];
     };
-    reporter.ask({ kind: 'waiting', round: 1, waiting: new Map([[type('cds'), new Set()]]) });
+    const waiting = new Map([[type('cds'), new Set<ResourceName>()]]);
+    reporter.ask({ kind: 'waiting', round: 1, waiting });
     expect(listed('rejected')).to.deep.equal(['1-1']);
+    reporter.ask({ kind: 'waiting', round: 2, waiting: new Map() });
+    listed('accepted');
+    reporter.ask({ kind: 'waiting', round: 3, waiting });
+    expect(listed('accepted'), 'after a freeze').to.deep.equal(['1-1']);
     expect(listed('accepted')).to.deep.equal(['1-1']);
     expect(listed()).to.deep.equal([]);
     expect(listed('accepted')).to.deep.equal(['']);

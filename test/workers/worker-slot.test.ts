@@ -44,6 +44,7 @@ function start() {
   const clock = new VirtualClock();
   const processes: FakeProcess[] = [];
   const left: (readonly Series[])[] = [];
+  const listened: boolean[] = [];
   const slot = new WorkerSlot({
     number: 1,
     socket: '/nowhere/worker-1',
@@ -58,7 +59,10 @@ function start() {
     },
     opening: () => [{ kind: 'load_elsewhere', load: { streams: 7, connections: 9 }, most: {} }],
     changed: () => {},
-    ended: (series) => left.push(series),
+    ended(series, hasListened) {
+      left.push(series);
+      listened.push(hasListened);
+    },
     restarted: () => {},
     heard: () => {},
   });
@@ -67,7 +71,7 @@ function start() {
     if (process === undefined) throw new Error('no process');
     return process;
   };
-  return { clock, processes, left, slot, last };
+  return { clock, processes, left, listened, slot, last };
 }
 
 const listening = {
@@ -120,11 +124,12 @@ describe('a worker slot', () => {
   });
 
   it('the reason is that of the last process, whatever ended those before it', () => {
-    const { clock, slot, last } = start();
+    const { clock, listened, slot, last } = start();
     last().handler.message(listening);
     last().handler.ended('signal SIGKILL');
     clock.advance(30_000);
     last().handler.ended('exit code 1');
+    expect(listened, 'whether it had clients').to.deep.equal([true, false]);
     expect(slot.lastError).to.equal('exit code 1, before it listened');
     clock.advance(30_000);
     last().handler.message({ kind: 'failed', reason: 'no memory' });

@@ -160,6 +160,21 @@ export class Persistence {
     this.#alive.start();
   }
 
+  /** What is marked now is on disk, or `failure` says why not. It does not wait for more to gather. */
+  async settled(): Promise<void> {
+    const isMarked = this.journal.since !== undefined;
+    if (this.#failure !== undefined) return;
+    // What is being written was taken before.
+    if (this.#phase.kind === 'writing') await this.#phase.done;
+    if (!isMarked || this.#failure !== undefined) return;
+    if (this.#phase.kind === 'waiting') {
+      this.#phase.timer.cancel();
+      this.#begin(this.#phase.store);
+    }
+    // Or somebody else who asked has begun it.
+    if (this.#phase.kind === 'writing') await this.#phase.done;
+  }
+
   /** Writes what waits to be written, within this time, and ends. */
   async close(milliseconds: number): Promise<void> {
     const { clock, log, path, disk } = this.#options;
@@ -189,11 +204,13 @@ export class Persistence {
   #schedule(milliseconds: number): void {
     if (this.#phase.kind !== 'idle') return;
     const { store } = this.#phase;
-    const timer = this.#options.clock.after(milliseconds, () => {
-      const { since } = this.journal;
-      this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
-    });
+    const timer = this.#options.clock.after(milliseconds, () => this.#begin(store));
     this.#phase = { kind: 'waiting', store, timer };
+  }
+
+  #begin(store: Store): void {
+    const { since } = this.journal;
+    this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
   }
 
   async #writeAndGoOn(store: Store): Promise<void> {
@@ -293,8 +310,9 @@ export class Persistence {
     const { disk, leaveOut, path, log } = this.#options;
     const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
-    this.#closed = undefined;
-    const { setAside } = opened.value;
+    const { setAside, unwritable } = opened.value;
+    // A copy is only to be read.
+    this.#closed = unwritable && { discard: undefined };
     if (setAside !== undefined) {
       const { file, reason } = setAside;
       const message = 'the persisted cache is unusable and set aside; a new one is begun';

@@ -1,6 +1,6 @@
 import { Sweep } from '../../model/clock.ts';
 import { countIn } from '../../model/maps.ts';
-import { Selection } from '../../model/selection.ts';
+import { noIds, Selection } from '../../model/selection.ts';
 import {
   type Defers,
   defersEverything,
@@ -189,10 +189,10 @@ export class PolledNames implements OrderedType {
    */
   next(poll: Poll, version: string): Response | 'UNCHANGED' | undefined {
     if (!this.#isFollowed(poll)) return undefined;
-    if (!this.#accepts(poll)) {
-      if (this.#hasNothing(poll)) this.#open(poll);
-      else this.#resendAll(poll);
-    }
+    const isAccepted = this.#accepts(poll);
+    if (poll.version === '') this.#open(poll);
+    else if (isAccepted) this.#follow(poll, noIds);
+    else this.#resendAll(poll);
     const next = this.client.next(this);
     if (next === 'WAITS' && poll.version !== '') return 'UNCHANGED';
     const own = next !== 'WAITS' && this.subscription?.hasDeferredRemovals === true ? next : undefined;
@@ -203,7 +203,8 @@ export class PolledNames implements OrderedType {
   /** It has all that its class shows. */
   hasAll(poll: Poll): void {
     if (!this.#isFollowed(poll)) return;
-    if (!this.#accepts(poll)) {
+    if (this.#accepts(poll)) this.#follow(poll, noIds);
+    else {
       this.#open(poll);
       this.#resume({ contentVersion: poll.version });
       this.#answeredWith = poll.version;
@@ -222,21 +223,26 @@ export class PolledNames implements OrderedType {
 
   /** It has its last answer. */
   #accepts(poll: Poll): boolean {
-    if (this.#hasNothing(poll) || poll.version !== this.#answeredWith) return false;
+    if (poll.version === '' || poll.version !== this.#answeredWith) return false;
     const { lastNonce } = this.subscription?.responses ?? {};
     if (lastNonce !== undefined) this.subscription?.answer(lastNonce, undefined);
     return true;
   }
 
-  /** Nothing that is known. */
-  #hasNothing({ encoding, client: { access }, version }: Poll): boolean {
-    return encoding !== this.subscription?.encoding || access.key !== this.#accessKey || version === '';
+  /** It has not taken what it was answered with, or somebody else has answered it. */
+  #resendAll(poll: Poll): void {
+    if (this.#answeredWith === '') this.#resume({ possiblyHeld: new Set() });
+    this.#follow(poll, new Set(poll.selection.entries.keys()));
   }
 
-  /** It has not taken what it was answered with, or somebody else has answered it. */
-  #resendAll({ selection, client }: Poll): void {
-    if (this.#answeredWith === '') this.#resume({ possiblyHeld: new Set() });
-    this.subscription?.select(selection, client.access, new Set(selection.entries.keys()), none);
+  /** On another side, or by other rules: what it has stays known. `again`: what it may not have. */
+  #follow({ encoding, selection, client: { access } }: Poll, again: ReadonlySet<string>): void {
+    const { subscription } = this;
+    if (subscription === undefined) return;
+    subscription.encoding = encoding;
+    if (access.key === this.#accessKey && again.size === 0) return;
+    this.#accessKey = access.key;
+    subscription.select(selection, access, again, none);
   }
 
   #resume(earlier: EarlierState): void {
@@ -417,6 +423,11 @@ class PollingClient implements ListedClient, OrderedStream {
     this.#order.close();
   }
 
+  /** Other names of a type are polled: perhaps instead of those that were not polled since then. */
+  forgetOrder(info: TypeInfo, since: number): void {
+    for (const one of [...this.#ordered]) if (one.info === info && one.polledAt < since) one.forgetOrder();
+  }
+
   /** Undefined: nothing is due. */
   next(names: PolledNames): Response | 'WAITS' | undefined {
     this.#order.requested(names);
@@ -465,6 +476,7 @@ export class PollingClients {
   readonly #bytesOf = new Map<Account, number>();
   #lastId = 0;
   #bytes = 0;
+  #reidentifiedAt = Number.NEGATIVE_INFINITY;
   readonly #sweep: Sweep;
 
   /** `prefix`: before the numbers that are the ids. */
@@ -504,6 +516,11 @@ export class PollingClients {
     return names;
   }
 
+  /** By other rules the same names may have other parameters. */
+  reidentify(): void {
+    this.#reidentifiedAt = this.#services.clock.monotonic();
+  }
+
   stop(): void {
     this.#sweep.stop();
   }
@@ -522,6 +539,7 @@ export class PollingClients {
     if (!this.#makeRoom(client, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
       return undefined;
     client.names.set(selected, names);
+    client.forgetOrder(info, this.#reidentifiedAt);
     this.#bytes += names.bytes;
     countIn(this.#bytesOf, client.account, names.bytes);
     if (known === undefined) {

@@ -210,6 +210,7 @@ export class Polls {
   /** Rules have changed: who polls is looked at anew. */
   reidentify(): void {
     this.#generation++;
+    this.clients.reidentify();
     const message = 'the rules have changed meanwhile: ask again';
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
@@ -291,6 +292,8 @@ export class Polls {
         one.close();
         await pace.yieldIfDue();
       }
+      // Whoever polls again has what it had, whatever the rules.
+      if (!this.#ended) return;
       for (const { names } of [...this.clients.all()]) {
         for (const one of names.values()) one.forgetOrder();
         await pace.yieldIfDue();

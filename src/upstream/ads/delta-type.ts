@@ -170,6 +170,7 @@ export class DeltaType extends SubscribedType {
     const { type, stream } = this;
     const wait = Math.min(renewalMs.first * 2 ** this.#renewals, renewalMs.longest);
     stream.armOnce(`rejected ${type}`, wait, () => {
+      if (this.subscriptions.empty) return;
       if (this.lastNack !== undefined) {
         this.#renewOnceAccepted();
         return;

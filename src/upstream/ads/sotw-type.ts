@@ -93,6 +93,7 @@ export class SotwType extends SubscribedType {
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
     if (!this.#isFull && this.requestCount > 1) this.#on.subscribedAgain.subscribe(subscribed, unsubscribed);
+    if (!this.#isFull && unsubscribed.length > 0) this.#forgetPrevious();
     const requests: OutgoingRequest[] = [];
     if (!this.#on.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
       // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
@@ -113,8 +114,12 @@ export class SotwType extends SubscribedType {
     // Without a version it is sent also by those who think that this stream has it. In a full-state type a name that is
     // asked for once more stays in the list: with a version the request would be an ACK.
     const isAskedAgain = this.#isFull && unsubscribed.some((one) => isNew.has(one));
-    const isOwed = isAskedAgain || subscribed.some((one) => this.hasReturned(one));
-    requests.push(isOwed ? { ...request, version: '' } : request);
+    const isOwed = isAskedAgain || subscribed.some((one) => this.keptNothing || this.hasReturned(one));
+    const last = isOwed ? { ...request, version: '' } : request;
+    requests.push(last);
+    // To some servers it looks like an ACK, so the NACK comes once more. Others go by the last request: it asks for the same.
+    const { error } = this.reply();
+    if (error !== undefined) requests.push({ ...last, error });
     return requests;
   }
 
@@ -133,23 +138,23 @@ export class SotwType extends SubscribedType {
     this.#on.names = names;
     this.#on.locators = locators;
     if (names.length + locators.length > 0) this.#on.hasNamed = true;
-    return this.reply();
+    // Not all servers look at the names of a NACK (protocol §5b.3).
+    return { ...this.reply(), error: undefined };
   }
 
-  /**
-   * Also a change of what is subscribed. After a NACK such a change repeats error_detail, so that it does not look like an
-   * ACK (protocol §3.4).
-   */
   protected reply(): OutgoingSotw {
-    const { type: typeUrl, version, nonce, lastNack: error } = this;
+    const { type: typeUrl, version, nonce, lastNack } = this;
+    const { names, locators, hasNamed } = this.#on;
+    // istiod fails at a NACK of a type that it has seen unsubscribed.
+    const isNothing = hasNamed && names.length + locators.length === 0;
     return {
       kind: 'sotw',
       typeUrl,
       version,
       nonce,
-      names: this.#on.names,
-      locators: this.#on.locators,
-      error,
+      names,
+      locators,
+      error: isNothing ? undefined : lastNack,
     };
   }
 
@@ -184,15 +189,19 @@ export class SotwType extends SubscribedType {
   }
 
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
-    if (this.#previous !== undefined) {
-      this.#previous = undefined;
-      this.rules = { ...this.rules }; // a response that is being read is read again
-    }
+    this.#forgetPrevious();
     if (subscription.requestNumber === 0) return;
     this.#on.attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
     this.#on.subscribedAgain.leave(subscription);
     this.leave(subscription);
+  }
+
+  /** The next response is read as a whole: what it repeats counts as well. */
+  #forgetPrevious(): void {
+    if (this.#previous === undefined) return;
+    this.#previous = undefined;
+    this.rules = { ...this.rules }; // a response that is being read is read again
   }
 
   protected onLeft(subscription: UpstreamSubscription): void {
@@ -211,25 +220,33 @@ export class SotwType extends SubscribedType {
   }
 
   *judge(response: IncomingResponse): InTurns<Result<() => Transaction>> {
-    const { rules, acked } = this;
+    const { rules, acked, subscriptions } = this;
     const fullState = this.#isFull;
+    const deletes = fullState || subscriptions.hasCollection;
     const last = this.#previous?.rules === rules ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
     // long as the store may have more than this stream delivered, it gets the whole response.
     const comparable = fullState ? this.#storeSwept : last?.constrained === false;
     const parts = this.partsOf(response);
-    const reading = yield* readSotw(parts, acked, fullState, comparable ? last : undefined, response);
+    const reading = yield* readSotw(
+      parts,
+      acked,
+      { fullState, deletes },
+      comparable ? last : undefined,
+      response,
+    );
     return reading.ok ? ok(() => this.#commit(response, reading.value)) : reading;
   }
 
   #commit({ version, resources }: IncomingResponse, reading: SotwReading): Transaction {
     const { subscriptions, rules } = this;
-    const { identities, missing } = reading;
+    const { identities } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
     this.#on.unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
+    const missing = fullState ? reading.missing : reading.missing.filter((one) => this.#isOfGlobsOnly(one));
     this.beginReading(resourceErrors);
-    if (fullState) for (const collection of subscriptions.collections()) this.endError(collection);
+    for (const collection of subscriptions.collections()) this.endError(collection);
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#attribute(puts);
     if (fullState) this.#resolvePresent(missing);
@@ -317,10 +334,8 @@ export class SotwType extends SubscribedType {
   #resolveErrors(resourceErrors: readonly ResourceError[]): ReadonlySet<ResourceName> {
     const namesWithErrors = new Set(this.#on.unknownAbove);
     for (const { name, constraints, code } of resourceErrors) {
-      if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) {
-        namesWithErrors.add(name);
-        continue;
-      }
+      if (code !== Code.NOT_FOUND) namesWithErrors.add(name);
+      if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) continue;
       for (const subscription of this.subscriptions.matching(name, [], constraints)) {
         // The error does not say for which parameters. It counts for all locators of this name that were in the first
         // request.
@@ -342,17 +357,26 @@ export class SotwType extends SubscribedType {
       if (subscription.anyResponseAnswers) subscription.resolvedOnThisStream = true;
   }
 
+  /** A glob makes each response a full state (protocol §3.7). Of what is subscribed by name it may be an update. */
+  #isOfGlobsOnly({ name, constraints }: Identity): boolean {
+    if (this.subscriptions.collecting(name).length === 0) return false;
+    const aliases = this.acked.get(name, constraints.key)?.aliases ?? [];
+    return [name, ...aliases].every((one) => this.subscriptions.named(one).length === 0);
+  }
+
   /** Whether it may be there although this response does not have it. */
   #mayStillExist({ name, constraints }: Identity, namesWithErrors: ReadonlySet<ResourceName>): boolean {
     const glob = parentGlob(name);
     if (namesWithErrors.has(name) || namesWithErrors.has(WILDCARD)) return true;
     if (glob !== undefined && namesWithErrors.has(glob)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
-    // resolved yet.
+    // resolved yet. Where names are updated by themselves, the response may be older than the glob.
     const known = this.acked.get(name, constraints.key);
-    if (known?.confirmed === true) return false;
+    if (this.#isFull && known?.confirmed === true) return false;
     const matching = this.subscriptions.matching(name, known?.aliases ?? [], constraints);
-    return matching.length > 0 && !matching.some((one) => one.resolvedOnThisStream || one.anyResponseAnswers);
+    const isAnswered = (one: UpstreamSubscription): boolean =>
+      one.resolvedOnThisStream || one.anyResponseAnswers || (!this.#isFull && one.responseSeen);
+    return matching.length > 0 && !matching.some(isAnswered);
   }
 }
 
@@ -361,7 +385,7 @@ interface SotwReading {
   /** What is new or changed; everything if there is no previous response to compare with. */
   readonly puts: readonly Put[];
   readonly resourceErrors: readonly ResourceError[];
-  /** What a full state does not have any more. */
+  /** What the response does not have, if that may say something. */
   readonly missing: readonly Identity[];
   /** Of all resources, in order. */
   readonly identities: readonly Identity[];
@@ -371,7 +395,7 @@ interface SotwReading {
 function* readSotw(
   parts: ResponseParts,
   acked: AckedResources,
-  fullState: boolean,
+  absence: { readonly fullState: boolean; readonly deletes: boolean },
   previous: PreviousResponse | undefined,
   response: IncomingResponse,
 ): InTurns<Result<SotwReading>> {
@@ -388,13 +412,13 @@ function* readSotw(
   const places = read.value.map(({ name, constraints }) => before.get(name, constraints.key)?.at);
   const isDoubtful = ({ name, constraints }: Put, offset: number): boolean => {
     // Where upstream cannot delete, all variants of a name count as received.
-    if (!fullState && constraints.key !== '') return true;
+    if (!absence.fullState && constraints.key !== '') return true;
     // It may be there twice: changed, and among what was not read because it is unchanged.
     if (places[offset] !== undefined || prefix + suffix === 0) return false;
     return acked.get(name, constraints.key) !== undefined;
   };
   if (previous !== undefined && read.value.some(isDoubtful))
-    return yield* readSotw(parts, acked, fullState, undefined, response);
+    return yield* readSotw(parts, acked, absence, undefined, response);
   const isChanged = (_: Put, offset: number): boolean => {
     const at = places[offset];
     if (at === undefined || previous === undefined) return true;
@@ -406,7 +430,7 @@ function* readSotw(
   return ok({
     puts: previous === undefined ? read.value : read.value.filter(isChanged),
     resourceErrors: resourceErrors.value,
-    missing: fullState ? mayBeMissing.filter((one) => !seen.has(one)).toArray() : [],
+    missing: absence.deletes ? mayBeMissing.filter((one) => !seen.has(one)).toArray() : [],
     identities: [
       ...known.slice(0, prefix),
       ...read.value.map(({ name, constraints }) => ({ name, constraints })),

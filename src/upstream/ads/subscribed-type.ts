@@ -83,6 +83,8 @@ export abstract class SubscribedType {
   protected version = '';
   /** Of the last response, if it was rejected. */
   protected lastNack: ErrorDetail | undefined;
+  /** The last accepted response came when nothing was subscribed. */
+  protected keptNothing = false;
   protected stream: StreamEffects;
   /** Since the last accepted response. */
   #nacksInARow = 0;
@@ -220,12 +222,9 @@ export abstract class SubscribedType {
       this.acked.clear();
       return;
     }
-    this.remove(
-      this.covered(subscription).filter(
-        ({ name, aliases, constraints }) =>
-          this.subscriptions.matching(name, aliases, constraints).length === 0,
-      ),
-    );
+    const isLeft = ({ name, aliases, constraints }: AckedVariant): boolean =>
+      this.subscriptions.matching(name, aliases, constraints).length === 0;
+    this.remove(this.covered(subscription).filter(isLeft));
     this.#conclude({ unwanted: true });
   }
 
@@ -353,17 +352,15 @@ export abstract class SubscribedType {
 
   /** A response has been judged by these rules. */
   received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
-    const { nonce } = response;
     if (this.subscriptions.empty) {
-      // An answer that was in flight when its last subscription ended.
-      this.nonce = nonce;
-      this.stream.send([this.reply()]);
+      // Servers that take an empty list for everything send it until its version is acknowledged (protocol §5b.14).
+      this.#acknowledge(response);
       return;
     }
     // Another stamp came in between, or something was unsubscribed.
     const reading = rules === this.rules ? judged : atOnce(this.judge(response));
     if (!reading.ok) {
-      this.reject(nonce, reading.error);
+      this.reject(response.nonce, reading.error);
       return;
     }
     const said = reading.value();
@@ -385,6 +382,7 @@ export abstract class SubscribedType {
     this.#nacksInARow = 0;
     this.nonce = nonce;
     this.version = version;
+    this.keptNothing = this.subscriptions.empty;
     stream.add({ kind: 'answered', type, refused: undefined });
     stream.send([this.reply()]);
   }

@@ -23,6 +23,7 @@ class FakeDisk implements Disk {
   /** What a commit answers. */
   error: DiskError | undefined;
   openError: DiskError | undefined;
+  unwritable: DiskError | undefined;
   closed = false;
   #current: Written | undefined;
   #held: (() => void) | undefined;
@@ -42,7 +43,9 @@ class FakeDisk implements Disk {
   open(_leaveOut: readonly TypeUrl[], discard?: string): Promise<Reply<'open'>> {
     this.opened.push(discard);
     if (this.openError !== undefined) return Promise.resolve(fail(this.openError));
-    return Promise.resolve(ok({ state: undefined, setAside: undefined }));
+    const { unwritable } = this;
+    this.unwritable = undefined;
+    return Promise.resolve(ok({ state: undefined, setAside: undefined, unwritable }));
   }
 
   read(): Promise<Reply<'read'>> {
@@ -209,6 +212,20 @@ describe('what is written when', () => {
     ]);
   });
 
+  it('a copy is only read, why ever it was made: what is written goes into the file, opened again', async () => {
+    for (const kind of ['full', 'locked', 'read_only'] as const) {
+      const copied = new FakeDisk();
+      copied.unwritable = { kind, message: 'for now' };
+      const other = await Cache.open({ directory: 'nowhere', disk: copied, clock });
+      expect(other.failures).to.deep.equal([kind]);
+      other.store.addInterest(all);
+      await pass(1000);
+      expect(copied.opened, kind).to.deep.equal([undefined, undefined]);
+      expect(copied.transactions.map(({ replace }) => replace)).to.deep.equal([true]);
+      await other.persistence.close(1000);
+    }
+  });
+
   it('a file that proves damaged is set aside', async () => {
     disk.error = { kind: 'corrupt', message: 'malformed' };
     cache.store.apply(says('cds', { resources: { a: '1' } }));
@@ -230,6 +247,49 @@ describe('what is written when', () => {
     disk.release();
     await pass(1);
     expect(cache.persistence.lagSeconds).to.equal(0);
+  });
+
+  it('who asks waits until what is marked by then is on disk, and no later change', async () => {
+    const waits = (): (() => boolean) => {
+      let settled = false;
+      void (async () => {
+        await cache.persistence.settled();
+        settled = true;
+      })();
+      return () => settled;
+    };
+    const nothing = waits();
+    await pass(0);
+    expect(nothing(), 'nothing is marked').to.equal(true);
+    disk.hold();
+    cache.store.apply(says('cds', { resources: { a: '1' } }));
+    const first = waits();
+    await pass(0);
+    cache.store.apply(says('cds', { resources: { a: '2' } }));
+    const [second, also] = [waits(), waits()];
+    await pass(10_000);
+    expect([first(), second(), also()]).to.deep.equal([false, false, false]);
+    while (disk.transactions.length === 0) {
+      disk.release();
+      disk.hold();
+      await turn();
+    }
+    await pass(0);
+    expect([first(), second(), also()]).to.deep.equal([true, false, false]);
+    cache.store.apply(says('cds', { resources: { a: '3' } }));
+    disk.release();
+    await pass(0);
+    expect([second(), also()]).to.deep.equal([true, true]);
+    expect(disk.transactions.map(({ contents }) => contents.length)).to.deep.equal([1, 1]);
+  });
+
+  it('who asks is not kept waiting by a disk that fails', async () => {
+    disk.error = { kind: 'full', message: 'no room' };
+    cache.store.apply(says('cds', { resources: { a: '1' } }));
+    await cache.persistence.settled();
+    expect(cache.persistence.failure?.reason).to.equal('full');
+    await cache.persistence.settled();
+    expect(cache.failures).to.deep.equal(['full']);
   });
 
   it('names of what was removed do not add up while nothing can be written', async () => {

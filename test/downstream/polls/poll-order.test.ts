@@ -5,9 +5,12 @@ import {
   DiscoveryRequestSchema,
   DiscoveryResponseSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import type { Access } from '../../../src/model/access.ts';
 import type { Response } from '../../../src/model/subscription.ts';
 import { typeInfo } from '../../../src/model/types.ts';
+import { ALLOW_ALL, compileAuthorization } from '../../../src/security/authorization.ts';
 import { prefixLength } from '../../../src/wire/grpc-frames.ts';
+import { namePatterns } from '../../security/name-patterns.ts';
 import { InMemoryRelay, namedHolder, resources, type } from '../../support/in-memory-relay.ts';
 import { testPeer } from '../../support/peers.ts';
 import { realPut } from '../../support/real-bodies.ts';
@@ -24,6 +27,7 @@ class PollingClient {
   readonly has = new Map<string, string>();
   /** The types that it accepts. */
   readonly takes = new Set(['cds', 'rds', 'eds']);
+  metadata: Record<string, string> = {};
   last: Response | undefined;
 
   constructor(lab: InMemoryRelay, id: string) {
@@ -34,7 +38,7 @@ class PollingClient {
   poll(short: string, takes = this.takes.has(short), resourceNames = names[short] ?? []): string {
     const { polls } = this.#lab.relay;
     const message = create(DiscoveryRequestSchema, {
-      node: create(NodeSchema, { id: this.#id }),
+      node: create(NodeSchema, { id: this.#id, metadata: this.metadata }),
       versionInfo: this.has.get(short) ?? '',
       resourceNames: [...resourceNames],
     });
@@ -69,6 +73,7 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
   let lab: InMemoryRelay;
   let client: PollingClient;
   let limits: { removalGraceMilliseconds: number; maxResponseBytes?: number };
+  let access: Access;
 
   const clusters = (...all: readonly string[]): void =>
     lab.says({
@@ -77,8 +82,8 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
       puts: all.map((name) => realPut('cds', name, { type: 'EDS' })),
     });
 
-  const route = (to: string, name = 'r'): void => {
-    const routes = [{ match: { prefix: '/' }, route: { cluster: to } }];
+  const route = (to: string, name = 'r', prefix = '/'): void => {
+    const routes = [{ match: { prefix }, route: { cluster: to } }];
     const virtualHosts = [{ name: 'all', domains: ['*'], routes }];
     lab.says({ type: type('rds'), holder: namedHolder, puts: [realPut('rds', name, { virtualHosts })] });
   };
@@ -89,7 +94,8 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
   /** Polled every five seconds, and everything accepted. */
   beforeEach(() => {
     limits = { removalGraceMilliseconds: 15_000 };
-    lab = new InMemoryRelay({ limits });
+    access = ALLOW_ALL;
+    lab = new InMemoryRelay({ limits, access: () => access });
     client = new PollingClient(lab, 'a');
     client.round('cds', 'rds');
     clusters('old');
@@ -166,6 +172,26 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect(client.poll('rds')).to.equal('304');
     endpoints('new');
     client.has.delete('eds');
+    expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['new', '304']);
+    expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['304', 'r']);
+  });
+
+  it('routes wait for each change of clusters, also after one whose endpoints never came', () => {
+    endpoints('old');
+    client.round('eds', 'eds');
+    clusters('old', 'lost');
+    client.round('cds', 'cds');
+    client.has.delete('eds');
+    client.poll('eds', true, ['lost']);
+    for (let at = 0; at < 5; at++) {
+      lab.clock.advance(5000);
+      client.round('cds', 'rds');
+    }
+    clusters('old', 'lost', 'new');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds lost new old', 'cds 304']);
+    route('new');
+    expect(client.poll('rds')).to.equal('304');
+    endpoints('new');
     expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['new', '304']);
     expect([client.poll('eds', true, ['new']), client.poll('rds')]).to.deep.equal(['304', 'r']);
   });
@@ -248,6 +274,89 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect(client.poll('cds', false)).to.equal('new old');
     expect(client.poll('cds')).to.equal('new old');
     expect(client.poll('cds')).to.equal('304');
+  });
+
+  describe('that moves to the side of canaries, and back', () => {
+    const move = (to: Access): void => {
+      access = to;
+      lab.relay.polls.rereadRequests();
+    };
+
+    beforeEach(() => lab.relay.gate.gatedTypes(new Set([type('cds'), type('rds')])));
+
+    it('a cluster stays until its routes have changed', () => {
+      clusters('new');
+      route('new');
+      expect(client.round('cds', 'rds', 'cds')).to.deep.equal(['cds new old', 'rds 304', 'cds 304']);
+      move(ALLOW_ALL.ofCanaries);
+      expect(client.round('cds', 'rds', 'cds')).to.deep.equal(['cds 304', 'rds r', 'cds 304']);
+      expect(client.round('rds', 'cds', 'cds')).to.deep.equal(['rds 304', 'cds new', 'cds 304']);
+      move(ALLOW_ALL);
+      expect(client.round('rds', 'cds', 'cds', 'rds')).to.deep.equal([
+        'rds 304',
+        'cds new old',
+        'cds 304',
+        'rds r',
+      ]);
+    });
+
+    it('routes wait for their clusters', () => {
+      const old = realPut('cds', 'old', { type: 'EDS', connectTimeout: '2s' });
+      lab.says({ type: type('cds'), complete: true, puts: [old] });
+      route('old', 'r', '/changed');
+      move(ALLOW_ALL.ofCanaries);
+      expect(client.round('cds', 'rds', 'cds', 'rds')).to.deep.equal([
+        'cds old',
+        'rds 304',
+        'cds 304',
+        'rds r',
+      ]);
+    });
+  });
+
+  /** Rules have changed, and what is done about that in slices is done. */
+  const reload = async (): Promise<void> => {
+    lab.relay.polls.reidentify();
+    for (let turn = 0; turn < 100; turn++) await Promise.resolve();
+    lab.settle();
+  };
+
+  it('what stays does so over a reload', async () => {
+    clusters('new');
+    expect(client.poll('cds')).to.equal('new old');
+    await reload();
+    expect(client.poll('cds')).to.equal('304');
+    route('new');
+    expect(client.round('rds', 'rds', 'cds')).to.deep.equal(['rds r', 'rds 304', 'cds new']);
+  });
+
+  it('what it polled with other parameters before a reload is not waited for', async () => {
+    lab.clock.advance(1);
+    await reload();
+    client.metadata = { env: 'test' };
+    client.round('cds', 'rds');
+    clusters('old', 'new');
+    route('old');
+    client.round('cds', 'rds', 'cds');
+    route('new');
+    expect(client.poll('rds')).to.equal('r');
+    for (let at = 0; at < 4; at++) {
+      expect(client.round('cds', 'rds')).to.deep.equal(['cds 304', 'rds 304']);
+      lab.clock.advance(5000);
+    }
+    clusters('new');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
+  });
+
+  it('what a client may not see any more after a reload goes at once', async () => {
+    clusters('new');
+    expect(client.poll('cds')).to.equal('new old');
+    access = compileAuthorization([
+      { types: [type('cds')], names: namePatterns(['old']), allow: false },
+      { allow: true },
+    ]).accessOf(testPeer());
+    await reload();
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
   });
 
   it('a client that begins anew is answered with what there is', () => {

@@ -8,6 +8,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Put } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
+import { ALLOW_ALL } from '../../../src/security/authorization.ts';
 import { prefixLength } from '../../../src/wire/grpc-frames.ts';
 import { InMemoryRelay, namedHolder, put, resources, type } from '../../support/in-memory-relay.ts';
 import { testPeer } from '../../support/peers.ts';
@@ -86,10 +87,34 @@ class EnvoyLike {
   }
 }
 
-/** What happened until a route led nowhere, or at the end something was left; empty: neither. */
-function run(seed: number, refreshMs: number): readonly string[] {
+/** While everything moves, in refresh delays, and how often. */
+const moves = [
+  { at: 2, often: 1, to: 'canary' },
+  { at: 3.5, often: 0.5, to: 'reload' },
+  { at: 5, often: 0.5, to: 'released' },
+  { at: 7, often: 1, to: 'all' },
+] as const;
+
+/**
+ * What happened until a route led nowhere, or at the end something was left; empty: neither. `rollout`: canaries get it
+ * first, and the client becomes one meanwhile.
+ */
+function run(seed: number, refreshMs: number, rollout: boolean): readonly string[] {
   const random = new Random(seed);
-  const lab = new InMemoryRelay({ limits: { removalGraceMilliseconds: 15_000 } });
+  let access = ALLOW_ALL;
+  const lab = new InMemoryRelay({ limits: { removalGraceMilliseconds: 15_000 }, access: () => access });
+  if (rollout) lab.relay.gate.gatedTypes(new Set(shorts.map(type)));
+  const move = (to: (typeof moves)[number]['to']): void => {
+    happened.push(`${lab.clock.now()} moves: ${to}`);
+    if (to === 'reload') {
+      lab.relay.polls.reidentify();
+      return;
+    }
+    if (to === 'all') lab.relay.gate.release();
+    lab.settle();
+    access = to === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL;
+    lab.relay.polls.rereadRequests();
+  };
   const client = new EnvoyLike(lab, 'a');
   const happened: string[] = [];
   const again = (short: Short): void => {
@@ -110,7 +135,9 @@ function run(seed: number, refreshMs: number): readonly string[] {
     const to = now;
     for (const say of said) lab.clock.after(random.below(2) * random.below(500), () => say(lab, to));
     happened.push(`${lab.clock.now()} everything moves to ${to}`);
-    for (let step = 0; step < apart * 20; step++) {
+    const due = rollout ? moves.filter(({ often }) => random.chance(often)) : [];
+    for (let step = 0; step < (rollout ? apart + 4 : apart) * 20; step++) {
+      for (const { at, to: where } of due) if (at * 20 === step) move(where);
       lab.clock.advance(refreshMs / 20);
       if (!client.isServed) return [...happened, ...lab.events.filter((one) => one.startsWith('overdue'))];
     }
@@ -120,8 +147,15 @@ function run(seed: number, refreshMs: number): readonly string[] {
 }
 
 describe('a client that polls each type when it likes, while a control plane moves its clusters and routes', () => {
+  for (const refreshMs of [200, 5000])
+    it(`§8.6, §8.7 refresh_delay ${refreshMs} ms: the same while it moves to canaries and back, and over reloads`, () => {
+      for (let seed = 0; seed < 25; seed++)
+        expect(run(seed, refreshMs, true), `seed ${seed}`).to.deep.equal([]);
+    });
+
   for (const refreshMs of [200, 1000, 5000, 30_000, 90_000])
     it(`§8.6, §8.7 refresh_delay ${refreshMs} ms: its route never leads nowhere, and what is gone goes at last`, () => {
-      for (let seed = 0; seed < 25; seed++) expect(run(seed, refreshMs), `seed ${seed}`).to.deep.equal([]);
+      for (let seed = 0; seed < 25; seed++)
+        expect(run(seed, refreshMs, false), `seed ${seed}`).to.deep.equal([]);
     });
 });

@@ -94,19 +94,25 @@ describe('a stream to a control plane that is finished', () => {
 describe('a stream to a control plane that reads nothing', () => {
   const message = new Uint8Array(1000);
 
-  it('ends after a while, as its end comes behind what is not read before the control plane reads', async () => {
+  /** It sends 100 responses, each of which is answered, and `ends` the stream. What was said of that in the end. */
+  async function flooded(
+    keepaliveMs: number,
+    ends: boolean,
+  ): Promise<readonly [reason: string, answers: number]> {
     await using stack = new AsyncDisposableStack();
     const plane = await unreadingPlane(stack, { initialWindowSize: 100 });
-    const channel = await channelTo(plane.address, { keepaliveMs: 200 });
+    const channel = await channelTo(plane.address, { keepaliveMs });
     stack.defer(() => channel.close());
-    const ended: string[] = [];
+    const { promise: ended, resolve } = Promise.withResolvers<string>();
+    let answers = 0;
     const stream = channel.open(LOAD_PATH, '', {
       message: () => {
         stream.write(message);
+        answers++;
         return false;
       },
       proceed: () => false,
-      closed: (reason) => ended.push(reason),
+      closed: resolve,
     });
     stream.write(message);
     const [asked] = await eventually(() => {
@@ -114,8 +120,19 @@ describe('a stream to a control plane that reads nothing', () => {
       return plane.streams;
     });
     for (let count = 0; count < 100; count++) asked?.write(frameOf(message));
-    asked?.end();
-    await eventually(() => expect(ended).to.deep.equal(['the control plane has read nothing for 0.4 s']));
+    if (ends) asked?.end();
+    return [await ended, answers];
+  }
+
+  it('ends after a while, and few answers wait by then', async () => {
+    const [reason, answers] = await flooded(200, false);
+    expect(reason).to.equal('the control plane has read nothing for 0.4 s');
+    expect(answers).to.be.within(15, 50);
+  });
+
+  it('has ended soon after the control plane has ended it, though that comes behind all responses', async () => {
+    const [reason, answers] = await flooded(60_000, true);
+    expect([reason, answers]).to.deep.equal(['the control plane ended the stream', 100]);
   });
 
   it('has written only what the transport has sent', async () => {
