@@ -9,7 +9,7 @@ import {
 } from './support/controlplane.ts';
 import { eventually } from './support/eventually.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
-import { apiListener, endpoints } from './support/resources.ts';
+import { apiListener, CLUSTER, cluster, endpoints } from './support/resources.ts';
 import { need } from './support/skip.ts';
 import { XdsClient } from './support/xds-client.ts';
 
@@ -73,6 +73,40 @@ describe('names that clients left and come back to', function () {
           for (const type of types) visitor.subscribe(type, returning[type]);
           await expectAll(visitor, returning);
           await expectAll(keeper, all);
+        });
+
+        it(`a wildcard is whole again, also long after (go-control-plane ${version}, ${protocol}, ${cache})`, async function () {
+          await using plane = await ControlPlane.start(await need(this, binary()), { cache });
+          const kept = [endpoints('a', 1), cluster('b')];
+          await plane.set([cluster('a'), ...kept]);
+          await using relay = await RelayProcess.start({
+            drain_timeout: '100ms',
+            upstreams: [upstream(plane.address, protocol, { resource_timeout: '2s' })],
+            cache: { idle_ttl: '1s' },
+          });
+          await using keeper = new XdsClient(relay.xds, 'delta');
+          keeper.subscribe('eds', ['a']);
+          await keeper.gets('eds');
+          {
+            await using first = new XdsClient(relay.xds, 'delta');
+            first.subscribe('cds');
+            expect((await first.gets('cds')).resources).to.equal(2);
+          }
+          await eventually(async () => {
+            const { requests } = await plane.stats();
+            const named = requests.filter(({ type }) => type === CLUSTER);
+            const isLeft = named.some(({ unsubscribe }) => unsubscribe.includes('*'));
+            const isEmptied =
+              named.some(({ names }) => names.includes('*')) && named.at(-1)?.names.length === 0;
+            expect(protocol === 'DELTA' ? isLeft : isEmptied).to.equal(true);
+          });
+          await sleep(3000);
+          await plane.set([cluster('a', 'grpc'), ...kept]);
+
+          await using visitor = new XdsClient(relay.xds, 'delta');
+          visitor.subscribe('cds');
+          expect((await visitor.gets('cds')).resources).to.equal(2);
+          expect(keeper.of('eds').flatMap(({ removed }) => removed)).to.deep.equal([]);
         });
       }
     }

@@ -48,12 +48,19 @@ export class DeltaType extends SubscribedType {
   readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
   readonly #justAnswered = new Set<UpstreamSubscription>();
+  /** So many streams in a row were given up because something was rejected on them. */
+  #renewals = 0;
 
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   protected onStartOver(resumed: boolean): void {
     this.#resendable.clear();
     this.unansweredUnsubscribed = new UnansweredUnsubscribed();
     this.#awaitingResend.clear();
+    const { type, stream } = this;
+    if (this.#renewals > 0)
+      stream.arm(`calm ${type}`, renewalMs.longest, () => {
+        this.#renewals = 0;
+      });
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
@@ -81,19 +88,23 @@ export class DeltaType extends SubscribedType {
     const confirmed: AckedVariant[] = [];
     let incomplete = false;
     let bytes = 0;
+    let named = Iterator.from(subscriptions.collections()).reduce((sum, one) => sum + sizeOf(one), 0);
     for (const variant of lasting) {
       const { name, version, constraints } = variant;
       // What has no version here may be of another endpoint: if it is gone, nothing says so. A removal by name alone does
       // not say which variant is removed, or for which of several parameter sets.
       incomplete ||= version === '';
       if (!this.#isResumable(variant)) continue;
-      if (constraints.key !== plain || subscriptions.named(name).length > 1) {
+      const [own, ...others] = subscriptions.named(name);
+      if (constraints.key !== plain || others.length > 0) {
         incomplete = true;
         continue;
       }
-      bytes += Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
+      bytes += sizeOfVersion(name, version);
       if (bytes > initialVersionsLimit) return [];
-      confirmed.push(variant);
+      named += own === undefined ? 0 : sizeOf(own);
+      if (bytes + named > firstBytes) incomplete = true;
+      else confirmed.push(variant);
     }
     // A wildcard or glob is resolved by a response, so something must be left that upstream has to send.
     const needsAnswer = (subscriptions.locators || incomplete) && subscriptions.hasCollection;
@@ -136,6 +147,38 @@ export class DeltaType extends SubscribedType {
 
   protected reply(): OutgoingRequest {
     return deltaRequest(this.type, { nonce: this.nonce, error: this.lastNack });
+  }
+
+  /**
+   * To the control plane it has been sent: it comes again only on a new stream. A relay of ours that feeds a worker or a sibling
+   * sends what is good of it again, in parts.
+   */
+  override reject(nonce: string, reason: string): void {
+    super.reject(nonce, reason);
+    if (this.stream.options.resourceTimeoutMs === undefined) return;
+    for (const subscription of this.subscriptions.all()) {
+      if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
+      subscription.rejected = true;
+      subscription.responseSeen = false;
+    }
+    this.stream.cancel(`calm ${this.type}`);
+    this.#renewOnceAccepted();
+  }
+
+  /** The longer, the more often: each stream may be told the same again. */
+  #renewOnceAccepted(): void {
+    const { type, stream } = this;
+    const wait = Math.min(renewalMs.first * 2 ** this.#renewals, renewalMs.longest);
+    stream.armOnce(`rejected ${type}`, wait, () => {
+      if (this.subscriptions.empty) return;
+      if (this.lastNack !== undefined) {
+        this.#renewOnceAccepted();
+        return;
+      }
+      this.#renewals++;
+      const reason = `a response of ${type} was rejected: a new stream gets what was good of it`;
+      stream.add({ kind: 'renew', reason });
+    });
   }
 
   /** Silence about a name that this stream has delivered does not mean that it is absent: a new stream gets it. */
@@ -185,6 +228,7 @@ export class DeltaType extends SubscribedType {
       this.#removeUnconfirmedOfName(subscription);
       return 'absent';
     }
+    if (subscription.rejected) return 'unknown';
     // An error keeps what is held. Of a name that is not held silence says that it does not exist, or one that is refused
     // for ever would withhold all others from a client that may have it (protocol §3.9).
     if (subscription.failed && this.holds(subscription)) return 'unknown';
@@ -487,6 +531,9 @@ export class DeltaType extends SubscribedType {
 /** More in one first request is refused by common servers' limits (protocol §5b). */
 const initialVersionsLimit = 3 * 1024 * 1024;
 
+/** After a rejection a new stream is opened so late, and twice as late each time, until one has none for the longest. */
+const renewalMs = { first: 1000, longest: 300_000 };
+
 /** What a delta response says: all of it judged, nothing of it done yet. */
 interface DeltaReading {
   readonly puts: readonly Put[];
@@ -550,10 +597,22 @@ const noVersions: ReadonlyMap<string, string> = new Map();
  * otherwise, and such a refusal ends the stream of all clients; beside the names there may be versions and the node.
  */
 const mostBytes = 512 * 1024;
-/** Tags and lengths. */
-const perName = 16;
+/**
+ * The same of a first request with its versions. They count for the names of this request alone: go-control-plane has none
+ * left for the names of the next ones.
+ */
+const firstBytes = mostBytes + initialVersionsLimit;
 
-/** A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. */
+/** With tags and lengths. */
+const sizeOf = ({ selector, parameters }: UpstreamSubscription): number =>
+  Buffer.byteLength(selector) + Buffer.byteLength(parameters.key) + 16;
+const sizeOfVersion = (name: string, version: string): number =>
+  Buffer.byteLength(name) + Buffer.byteLength(version) + 12;
+
+/**
+ * A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. What
+ * has a version is in the first one.
+ */
 export function deltaRequests(
   type: TypeUrl,
   subscribed: readonly UpstreamSubscription[],
@@ -561,20 +620,28 @@ export function deltaRequests(
   initialVersions: ReadonlyMap<string, string>,
 ): OutgoingDelta[] {
   const parts = [emptyPart()];
+  const versions = initialVersions
+    .entries()
+    .reduce((sum, [name, version]) => sum + sizeOfVersion(name, version), 0);
+  let room = versions === 0 ? mostBytes : firstBytes - versions;
   let bytes = 0;
   const add = (subscription: UpstreamSubscription, into: 'subscribe' | 'unsubscribe'): void => {
     const { selector, parameters } = subscription;
-    const size = Buffer.byteLength(selector) + Buffer.byteLength(parameters.key) + perName;
-    if (bytes > 0 && bytes + size > mostBytes) {
+    const size = sizeOf(subscription);
+    if (bytes > 0 && bytes + size > room) {
       parts.push(emptyPart());
       bytes = 0;
+      room = mostBytes;
     }
     bytes += size;
     const part = parts.at(-1);
     if (parameters.entries.size === 0) part?.[into].push(selector);
     else part?.[`${into}Locators`].push({ name: selector, parameters: [...parameters.entries] });
   };
-  for (const subscription of subscribed) add(subscription, 'subscribe');
+  const isLater = ({ kind, selector }: UpstreamSubscription): boolean =>
+    versions > 0 && kind === 'name' && !initialVersions.has(selector);
+  const ordered = subscribed.toSorted((a, b) => Number(isLater(a)) - Number(isLater(b)));
+  for (const subscription of ordered) add(subscription, 'subscribe');
   for (const subscription of unsubscribed) add(subscription, 'unsubscribe');
   return parts.map((part, index) =>
     deltaRequest(type, { ...part, initialVersions: index === 0 ? initialVersions : noVersions }),

@@ -154,8 +154,14 @@ export class StreamMachine extends StreamEffects {
    */
   flush(): void {
     if (!this.#connected) return;
-    for (const type of [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order))
-      type.flush();
+    const types = [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order);
+    const returned = types.find(({ needsNewStream }) => needsNewStream);
+    if (returned !== undefined) {
+      const reason = `the wildcard of ${returned.type} comes back: only a new stream gets all of it for certain`;
+      this.add({ kind: 'renew', reason });
+      return;
+    }
+    for (const type of types) type.flush();
     // Responses of these types are unsolicited from now on.
     if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.hasForgotten = true;
   }

@@ -13,8 +13,9 @@ import {
   type Selector,
   type Transaction,
   transaction,
+  WILDCARD,
 } from '../../model/transaction.ts';
-import { type TypeInfo, typeInfo } from '../../model/types.ts';
+import { isKnownType, type TypeInfo, typeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail } from '../../wire/requests.ts';
@@ -25,7 +26,7 @@ import { type AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
 import type { Awaited, StreamEffects } from './stream-effects.ts';
 import {
-  keyOf,
+  LeftOnStream,
   type UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
@@ -43,12 +44,10 @@ const longestQuietWaitMs = 3000;
  */
 export const extensionShare = 15;
 /**
- * `extend`: the timeout is a little longer. `silent`: the control plane has said nothing at all, so its time begins
- * when it does.
+ * `extend`: the timeout is a little longer. `silent`: the control plane has said nothing at all, or nothing that was accepted,
+ * so its time begins when it does.
  */
-type Postponed = 'extend' | 'silent';
-/** So many subscriptions that had something and were unsubscribed are remembered on one stream. */
-const mostReturning = 100_000;
+export type Postponed = 'extend' | 'silent';
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
@@ -97,8 +96,7 @@ export abstract class SubscribedType {
   #toUnsubscribe: UpstreamSubscription[] = [];
   /** Unsubscribed on this stream, after which request, in order: what was sent for them may still be on its way. */
   readonly #leaving = new Map<UpstreamSubscription, number>();
-  /** By `keyOf`: unsubscribed on this stream, and upstream had delivered something for it. */
-  readonly #mayReturn = new Set<string>();
+  readonly #mayReturn = new LeftOnStream();
   /** What has been concluded and is not in a transaction yet. */
   #concluded: { readonly removals: Removal[]; readonly resolved: Interest[] } = {
     removals: [],
@@ -157,8 +155,8 @@ export abstract class SubscribedType {
 
   /** Every control plane knows the wildcard as an empty first request; not all know "*". */
   protected mayOmit([only, ...others]: readonly UpstreamSubscription[]): boolean {
-    const isPlain = only?.kind === 'wildcard' && others.length === 0 && only.parameters.entries.size === 0;
-    return isPlain && this.info.legacyWildcard && !this.stream.hasForgotten;
+    if (only?.isPlainWildcard !== true || others.length > 0) return false;
+    return this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 
   /** Nothing is subscribed, cached, to be unsubscribed or remembered. Only the last nonce and version are left in it. */
@@ -212,7 +210,10 @@ export abstract class SubscribedType {
     this.#toSubscribe.delete(subscription);
     if (subscription.requestNumber > 0) {
       this.#toUnsubscribe.push(subscription);
-      this.#rememberLeft(subscription);
+      // A wildcard also if nothing was there yet, but not of types that clients invent: these are to be forgotten.
+      const isKnown = subscription.isPlainWildcard && isKnownType(this.type);
+      const hasSome = subscription.rejected || this.#has(subscription);
+      if (isKnown || hasSome) this.#mayReturn.add(subscription);
     }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
@@ -227,21 +228,19 @@ export abstract class SubscribedType {
     this.#conclude({ unwanted: true });
   }
 
-  #rememberLeft(subscription: UpstreamSubscription): void {
-    if (!this.#has(subscription)) return;
-    this.#mayReturn.add(keyOf(subscription));
-    for (const oldest of this.#mayReturn) {
-      if (this.#mayReturn.size <= mostReturning) return;
-      this.#mayReturn.delete(oldest);
-    }
-  }
-
   /**
-   * Upstream delivered something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
+   * Upstream sent something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
    * 0.13.4) send that again only when it has changed.
    */
   protected hasReturned(subscription: UpstreamSubscription): boolean {
-    return this.#mayReturn.has(keyOf(subscription));
+    return this.#mayReturn.has(subscription);
+  }
+
+  /** A wildcard comes back. go-control-plane sends only what has changed since, or nothing, and no answer shows that. */
+  get needsNewStream(): boolean {
+    const isBack = (one: UpstreamSubscription): boolean => one.isPlainWildcard && this.hasReturned(one);
+    const { resourceTimeoutMs } = this.stream.options;
+    return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
   }
 
   /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
@@ -451,11 +450,6 @@ export abstract class SubscribedType {
     const isExtended = after === 'extend';
     const wait = isExtended ? resourceTimeoutMs / extensionShare : resourceTimeoutMs;
     this.stream[after === 'silent' ? 'armInSilence' : 'arm'](timer, wait, () => {
-      // The rejected response may have been the answer, so nothing is concluded yet.
-      if (this.lastNack !== undefined) {
-        this.#awaitExpiry(timer, subscriptions);
-        return;
-      }
       const left = subscriptions.filter((subscription) => this.subscriptions.has(subscription));
       const outcomes = Map.groupBy(left, (subscription) => this.onTimeout(subscription, isExtended));
       this.#concludeAbsent(outcomes.get('absent') ?? []);

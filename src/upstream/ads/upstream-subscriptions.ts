@@ -40,6 +40,8 @@ export class UpstreamSubscription {
   error: ResourceError | undefined;
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
+  /** Delta: what was rejected on this stream may have been its answer, and does not come again. Nothing else says what it is. */
+  rejected = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
   expectedNames = new Set<ResourceName>();
 
@@ -50,6 +52,11 @@ export class UpstreamSubscription {
     this.isLocator = isLocator;
   }
 
+  /** Without parameters: every control plane knows it. */
+  get isPlainWildcard(): boolean {
+    return this.kind === 'wildcard' && this.parameters.entries.size === 0;
+  }
+
   /** A new stream, on which nothing is asked yet. */
   startOver(): void {
     this.requestNumber = 0;
@@ -58,6 +65,7 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
+    this.rejected = false;
     this.expectedNames = new Set();
   }
 
@@ -231,12 +239,12 @@ export class UpstreamSubscriptions {
 
 /**
  * The wildcards and globs that were sent on this stream and have had no response that may answer them. One that has an error
- * waits for something about itself: until then no response answers it.
+ * waits for something about itself: until then no response answers it. One of which something was rejected waits for a new stream.
  */
 export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
   return Iterator.from(subscriptions)
     .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
-    .filter(({ responseSeen, failed }) => !responseSeen && !failed)
+    .filter(({ responseSeen, failed, rejected }) => !responseSeen && !failed && !rejected)
     .toArray();
 }
 
@@ -287,6 +295,34 @@ export class UnansweredUnsubscribed {
     const { selector, parameters } = subscription;
     if (this.#answered.get(selector)?.get(parameters) === subscription)
       deleteIn(this.#answered, selector, parameters);
+  }
+}
+
+/** So many are remembered on one stream. */
+const mostLeft = 100_000;
+
+/** Subscriptions for which upstream may have sent something on one stream, before they were unsubscribed. */
+export class LeftOnStream {
+  readonly #keys = new Set<string>();
+
+  get size(): number {
+    return this.#keys.size;
+  }
+
+  add(subscription: UpstreamSubscription): void {
+    this.#keys.add(keyOf(subscription));
+    for (const oldest of this.#keys) {
+      if (this.#keys.size <= mostLeft) return;
+      this.#keys.delete(oldest);
+    }
+  }
+
+  has(subscription: UpstreamSubscription): boolean {
+    return this.#keys.has(keyOf(subscription));
+  }
+
+  clear(): void {
+    this.#keys.clear();
   }
 }
 
@@ -346,5 +382,4 @@ export class SubscribedAgain {
 }
 
 /** A name, glob or wildcard with its parameters. */
-export const keyOf = ({ selector, parameters }: UpstreamSubscription): string =>
-  `${parameters.id} ${selector}`;
+const keyOf = ({ selector, parameters }: UpstreamSubscription): string => `${parameters.id} ${selector}`;
