@@ -115,7 +115,7 @@ export class VariantRemover {
     // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
     // or that nobody subscribes to it, does not resolve them. Nor does it those in its aliases: another resource may
     // have these.
-    if (!this.#unwanted && holder.role !== 'wildcard') this.resolveNamed(name, entry.constraints);
+    if (!this.#unwanted && holder.role !== 'wildcard') this.resolveNamed(name, entry.constraints, holder);
   }
 
   /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */
@@ -179,11 +179,12 @@ export class VariantRemover {
     if (cached.empty) this.table.resources.delete(name);
   }
 
-  /** Resolves the interests in this name: the resource is absent. */
-  protected resolveNamed(name: ResourceName, constraints: Constraints): void {
+  /** Resolves the interests in this name: the resource is absent. Of other parameters their own session says so. */
+  protected resolveNamed(name: ResourceName, constraints: Constraints, { exactParameters }: Holder): void {
     for (const state of this.table.interests.named(name)?.matching(constraints) ?? []) {
       const { selector, parameters } = state.interest;
-      const isPending = this.#unanswered.get(selector)?.has(parameters) === true;
+      const isOfOther = exactParameters !== undefined && exactParameters !== parameters;
+      const isPending = isOfOther || this.#unanswered.get(selector)?.has(parameters) === true;
       if (state.answer === undefined && !isPending) this.changes.resolve(state);
     }
   }
@@ -308,7 +309,7 @@ export class Update extends VariantRemover {
         // Its time to live may have passed here.
         if (cached !== undefined) this.missing(name, cached, constraints);
         // What the wildcard lacks may still be got by name.
-        if (this.#holder.role !== 'wildcard') this.resolveNamed(name, constraints);
+        if (this.#holder.role !== 'wildcard') this.resolveNamed(name, constraints, this.#holder);
       } else if (entry.confirmedIn !== this.#revision) this.drop(cached, entry, this.#holder);
     }
   }
@@ -438,7 +439,7 @@ export class Update extends VariantRemover {
 
   #resourceError(error: ResourceError): void {
     const { name, constraints, code } = error;
-    if (code === Code.NOT_FOUND) this.resolveNamed(name, constraints);
+    if (code === Code.NOT_FOUND) this.resolveNamed(name, constraints, this.#holder);
     const [somebody] = this.table.interests.seeing(name, constraints);
     if (somebody === undefined) return; // nobody would get it
     const cached = this.table.place(name);

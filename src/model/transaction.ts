@@ -31,8 +31,8 @@ export interface Holder {
   readonly role: 'wildcard' | 'named';
   /**
    * The holder's stream is for exactly these parameters (`SessionPerParameters`): its first response is
-   * the whole answer, and clients with them get its variant, even if others match too. Undefined: only the constraints
-   * decide.
+   * the whole answer, clients with them get its variant, even if others match too, and what it says is absent is so for
+   * them alone. Undefined: only the constraints decide.
    */
   readonly exactParameters?: Parameters;
   /**

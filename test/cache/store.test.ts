@@ -232,6 +232,29 @@ describe('store', () => {
       expect(changedNames(setting.apply({ removals: [gone('a')] }))).to.deep.equal(['a']);
       expect(setting.see('a')).to.equal('absent');
     });
+    it('a session for exactly these parameters says what is absent for them, and for nobody else', () => {
+      const inProdToo = internParameters([...inProd.entries, ['group', 'a']]);
+      for (const [how, end] of [
+        ['removed', { removals: [gone('a', prod)] }],
+        ['removed by its name', { removals: [gone('a')] }],
+        ['a full state without it', { complete: true }],
+        [
+          'NOT_FOUND',
+          { removals: [gone('a', prod)], resourceErrors: [{ ...fault('a', 5), constraints: prod }] },
+        ],
+      ] as const) {
+        const setting = use();
+        const holder: Holder = { ...namedHolder, exactParameters: inProd };
+        setting.want('a', inProd);
+        setting.want('a', inProdToo);
+        const isThere = how !== 'removed by its name';
+        if (isThere) setting.apply({ holder, puts: [cluster('a', '1', prod)] });
+        expect(setting.see('a', inProdToo), how).to.equal(isThere ? 'a 1' : 'unknown');
+        setting.apply({ holder, ...end });
+        expect(setting.see('a', inProd), how).to.equal('absent');
+        expect(setting.see('a', inProdToo), how).to.equal('unknown');
+      }
+    });
     it('of a name that nobody wants nothing is known', () => {
       expect(use().see('never')).to.equal('unknown');
     });

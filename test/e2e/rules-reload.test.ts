@@ -130,6 +130,35 @@ describe('a reload of the parameter rules', function () {
     });
   }
 
+  for (const workers of [0, 1])
+    it(`§5 a key more: what is subscribed by name is unknown until its own session is answered (workers: ${workers})`, async () => {
+      const by = (...rules: readonly object[]) => ({ ...config(...rules), workers });
+      await using relay = await RelayProcess.start(by(env));
+      using connections = new Connections(relay.xds);
+      const clients = (['delta', 'sotw'] as const).map((protocol) => {
+        const client = connections.open({ protocol, node: node('prod', 'a'), content });
+        client.want('cds', { names: ['shop'] });
+        client.want('eds', { names: ['shop'] });
+        return client;
+      });
+      const allHave = async (expected: string): Promise<void> => {
+        for (const client of clients)
+          for (const short of ['cds', 'eds']) await client.gets(short, [`shop: ${expected}`]);
+      };
+      await allHave('prod');
+      for (const client of clients) client.heard();
+
+      mirror.silent = 'prod/a';
+      await relay.reconfigure(by(env, group));
+      await eventually(() => expect(mirror.plane.openStreams).to.have.length(2));
+      await always(() => {
+        for (const client of clients) expect(client.heard()).to.deep.equal([]);
+      }, 300);
+      mirror.speak();
+      await allHave('prod/a');
+      for (const client of clients) expect(removals(client)).to.deep.equal([]);
+    });
+
   it('a key that needs what was not kept of the nodes: clients are asked to connect again', async () => {
     await using relay = await RelayProcess.start(config(env));
     using connections = new Connections(relay.xds);

@@ -418,7 +418,8 @@ const SHARED_SESSION = internParameters([['distributary', 'shared']]);
  * the primary. This class says which session an interest belongs to. What follows from it is said by the session's holders,
  * by `exactParameters`, and by nothing else:
  * - a stream takes its first response for the answer to a wildcard, instead of waiting for silence;
- * - the store prefers what came with these parameters to what only matches them.
+ * - the store prefers what came with these parameters to what only matches them;
+ * - what is removed there is absent for these parameters alone: the others have their own answers.
  *
  * Past max_upstream_sessions the other sets share a session, of which neither holds.
  */
