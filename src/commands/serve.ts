@@ -86,7 +86,6 @@ async function untilDrained(
   const distributary = started.value;
   for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
   const { environment } = terminal;
-  let isDraining = false;
   const take = async (next: Result<Config, readonly ConfigProblem[]>): Promise<void> => {
     if (!next.ok) {
       const problems = next.error.map((problem) => problemLine(file, problem));
@@ -96,7 +95,7 @@ async function untilDrained(
     warn(next.value, log);
     await distributary.announce(withoutReferences(next.value.source.text, environment));
     // It is not refused: nothing is reloaded any more.
-    if (isDraining) return;
+    if (stopping.signal.aborted) return;
     const taken = distributary.reload(next.value);
     if (!taken.ok) refuseReload([`${file}: ${taken.error}`], distributary, log);
   };
@@ -114,7 +113,6 @@ async function untilDrained(
   reload = () => watch.reload();
   if (isReloadAsked) reload();
   const signal = await stopping.promise;
-  isDraining = true;
   log.info('draining', { signal, milliseconds: config.drainTimeoutMs });
   watch.close();
   await distributary.drain();

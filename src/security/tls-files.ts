@@ -87,8 +87,8 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
 
   polling.start();
   for (const directory of directories) watches.add(directory);
-  // They may have changed since `current` was read.
-  settling.touch();
+  // They may have changed since `current` was read. Where nothing was, they may be about to be written.
+  if (options.current !== undefined) settling.touch();
   return () => {
     closed = true;
     polling.stop();

@@ -19,7 +19,7 @@ import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { get, send } from './support/http.ts';
 import { temporaryDirectory } from './support/paths.ts';
-import { outcome, Process } from './support/process.ts';
+import { outcome, Process, signalTo } from './support/process.ts';
 import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
 import { clientsOf } from './support/relay-state.ts';
 import { website } from './support/resources.ts';
@@ -401,16 +401,16 @@ describe('the life of a relay', function () {
     it('a reload that SIGTERM overtakes is no error, and the configuration is not refused', async () => {
       const slow = { ...config, workers: 1, drain_delay: '3s', drain_timeout: '100ms' };
       await using ending = await RelayProcess.start(slow);
-      const [, worker = 0] = await ending.pids();
+      const [, worker] = await ending.pids();
       // What a reload changes is asked of it first.
-      process.kill(worker, 'SIGSTOP');
+      signalTo(worker, 'SIGSTOP');
       try {
         ending.signal('SIGHUP');
         await setTimeout(200);
         ending.signal('SIGTERM');
         await ending.says(/^what the new configuration changes was not computed in time$/);
       } finally {
-        process.kill(worker, 'SIGCONT');
+        signalTo(worker, 'SIGCONT');
       }
       expect(await ending.exited).to.equal(0);
       expect(ending.faults()).to.deep.equal([]);

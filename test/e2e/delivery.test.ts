@@ -5,7 +5,7 @@ import { cases } from '../support/cases.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
-import { Process } from './support/process.ts';
+import { Process, signalTo } from './support/process.ts';
 import { distributary, RelayProcess } from './support/relay.ts';
 import { clientsOf } from './support/relay-state.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
@@ -139,7 +139,7 @@ for (const workers of cases(0, 2)) {
           files.write('cds', new Map([['shop', String(++content)]]));
           expect(linesOf(tapping.lines)).not.to.deep.equal([]);
         });
-        process.kill(await firstWorker(), 'SIGKILL');
+        signalTo(await firstWorker(), 'SIGKILL');
         expect(await tapping.exited).to.equal(1);
         expect(tapping.lines.join('\n')).to.include('a worker has exited: tap again to see all clients');
 
@@ -148,7 +148,7 @@ for (const workers of cases(0, 2)) {
         const killing = (async () => {
           while (!seen.signal.aborted) {
             const pid = await firstWorker();
-            if (pid > 0) process.kill(pid, 'SIGKILL');
+            if (pid > 0) signalTo(pid, 'SIGKILL');
             files.write('cds', new Map([['shop', String(++content)]]));
             await sleep(20);
           }

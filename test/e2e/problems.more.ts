@@ -10,7 +10,7 @@ import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { isOver, kindsOf } from './support/problems.ts';
-import { outcome } from './support/process.ts';
+import { outcome, signalTo } from './support/process.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { distributary, type RelayConfig, RelayProcess } from './support/relay.ts';
 import { notTyped, Operator, terminalFor, typeRunbook } from './support/runbook.ts';
@@ -292,7 +292,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: the rest', 
         return running;
       });
       pids.add(pid);
-      process.kill(pid, 'SIGKILL');
+      signalTo(pid, 'SIGKILL');
     }
     await world.operator.rehearse({
       runbook: 'workers-restart',

@@ -5,6 +5,7 @@ import { always, eventually } from './support/eventually.ts';
 import { get } from './support/http.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
+import { signalTo } from './support/process.ts';
 import { ClientPool, type RecordingClient } from './support/recording-client.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
 import { clientsOf, statusOf } from './support/relay-state.ts';
@@ -259,7 +260,7 @@ for (const workers of cases(2, 0)) {
         await reaches(relay, 'HELD');
         for (const index of [0, 1]) {
           const victim = (await eventually(() => workersOf(relay)))[index];
-          process.kill(victim?.pid ?? 0, 'SIGKILL');
+          signalTo(victim?.pid, 'SIGKILL');
           await eventually(async () => {
             const workers = await workersOf(relay);
             expect(workers.some(({ pid }) => pid === victim?.pid)).to.equal(false);

@@ -12,6 +12,7 @@ import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { type TemporaryDirectory, temporaryDirectory } from './support/paths.ts';
 import { PemFiles } from './support/pem-files.ts';
+import { signalTo } from './support/process.ts';
 import { RelayProcess } from './support/relay.ts';
 import { need } from './support/skip.ts';
 
@@ -123,7 +124,7 @@ describe('TLS sessions, on the real process', function () {
     });
 
     const [, victim = 0] = await relay.pids();
-    process.kill(victim, 'SIGKILL');
+    signalTo(victim, 'SIGKILL');
     await eventually(async () => {
       const pids = await relay.pids();
       expect(pids).to.have.length(3).and.to.not.include(victim).and.to.not.include(0);

@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { root } from './support/paths.ts';
+import { signalTo } from './support/process.ts';
 import { childrenOf } from './support/process-figures.ts';
 import { type LogLine, RelayProcess } from './support/relay.ts';
 
@@ -66,7 +67,7 @@ describe('a process whose event loop stands still', function () {
     // It is replaced after a third of the time. Before that, on a machine that is busy, it has to say where it stands.
     await using relay = await start({ workers: 1, watchdog: { timeout: '45s' } });
     const [worker = 0] = childrenOf(relay.pid);
-    process.kill(worker, 'SIGUSR2');
+    signalTo(worker, 'SIGUSR2');
     await eventually(async () => expect(await relay.metric('worker_restarts_total')).to.equal(1), {
       timeout: 60_000,
     });
@@ -86,9 +87,9 @@ describe('a process whose event loop stands still', function () {
       await using relay = await start({ workers: 1, watchdog: { timeout: `${timeout}s` } });
       const all = [relay.pid, ...childrenOf(relay.pid)];
       const suspended = all.filter((pid) => isSuspended(pid, relay));
-      for (const pid of suspended) process.kill(pid, 'SIGSTOP');
+      for (const pid of suspended) signalTo(pid, 'SIGSTOP');
       await sleep(1500 * timeout);
-      for (const pid of suspended) process.kill(pid, 'SIGCONT');
+      for (const pid of suspended) signalTo(pid, 'SIGCONT');
       await sleep(1000);
       await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
       expect(await relay.metric('worker_restarts_total')).to.equal(0);
@@ -104,9 +105,9 @@ describe('a process whose event loop stands still', function () {
   it('is left alone with watchdog.enabled: false', async () => {
     await using relay = await start({ workers: 1, watchdog: { ...watchdog, enabled: false } });
     const all = [relay.pid, ...childrenOf(relay.pid)];
-    for (const pid of all) process.kill(pid, 'SIGUSR2');
+    for (const pid of all) signalTo(pid, 'SIGUSR2');
     await sleep(2000 * seconds);
     expect(all.filter(isAlive)).to.deep.equal(all);
-    for (const pid of all) process.kill(pid, 'SIGKILL');
+    for (const pid of all) signalTo(pid, 'SIGKILL');
   });
 });

@@ -4,6 +4,7 @@ import { cases } from '../support/cases.ts';
 import { explainedOf, run } from './support/command.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
+import { signalTo } from './support/process.ts';
 import { type RelayConfig, RelayProcess } from './support/relay.ts';
 import { operate, reaches, rolloutOf } from './support/rollout-state.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
@@ -293,7 +294,7 @@ describe('waves with workers', function () {
   it('a change that comes when a worker has ended waits for clients to come back: no wave passes unjudged', async () => {
     await using world = await World.start({}, { workers: 1 });
     const [, before = 0] = await world.relay.pids();
-    process.kill(before, 'SIGKILL');
+    signalTo(before, 'SIGKILL');
     world.plane.set('cds', { a: '2', b: '1' });
     await eventually(async () => {
       const [, pid = 0] = await world.relay.pids();

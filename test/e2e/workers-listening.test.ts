@@ -7,7 +7,7 @@ import { ownPort } from '../support/ports.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { temporaryDirectory } from './support/paths.ts';
-import { outcome, Process } from './support/process.ts';
+import { outcome, Process, signalTo } from './support/process.ts';
 import { distributary, type RelayConfig, RelayProcess } from './support/relay.ts';
 import { XdsClient } from './support/xds-client.ts';
 
@@ -187,7 +187,7 @@ describe('how workers listen', function () {
     const address = isLinux ? '127.0.77.2:0' : `${host}:0`;
     await using relay = await RelayProcess.start(configOf({ xds: { address }, rest: { address } }));
     const [, ...pids] = await relay.pids();
-    for (const pid of pids) process.kill(pid, 'SIGKILL');
+    for (const pid of pids) signalTo(pid, 'SIGKILL');
     await eventually(async () => expect(await relay.metric('worker_restarts_total')).to.equal(2));
     await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     await using stack = new AsyncDisposableStack();
@@ -199,21 +199,21 @@ describe('how workers listen', function () {
     if (!isLinux) this.skip();
     await using relay = await RelayProcess.start(configOf());
     await using stack = new AsyncDisposableStack();
-    const [, stopped = 0] = await relay.pids();
-    process.kill(stopped, 'SIGSTOP');
+    const [, stopped] = await relay.pids();
+    signalTo(stopped, 'SIGSTOP');
     const clients = clientsOf(relay, many, stack);
     await eventually(() => expect(clients.some(isServed)).to.equal(true));
-    process.kill(stopped, 'SIGCONT');
+    signalTo(stopped, 'SIGCONT');
     for (const client of clients) await client.gets('cds');
   });
 
   it('who waits for a worker that is killed is disconnected, and nobody else', async function () {
     if (!isLinux) this.skip();
     await using relay = await RelayProcess.start(configOf());
-    const [, stopped = 0] = await relay.pids();
-    process.kill(stopped, 'SIGSTOP');
+    const [, stopped] = await relay.pids();
+    signalTo(stopped, 'SIGSTOP');
     const sockets = await Promise.all(Array.from({ length: many }, () => socketTo(relay.xds)));
-    process.kill(stopped, 'SIGKILL');
+    signalTo(stopped, 'SIGKILL');
     await eventually(async () => {
       const open = sockets.filter(({ closed }) => !closed);
       expect(open).to.have.length.within(1, many - 1);

@@ -25,7 +25,7 @@ import { nodesOf, unary } from './support/csds.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { root, temporaryDirectory } from './support/paths.ts';
-import { outcome } from './support/process.ts';
+import { outcome, signalTo } from './support/process.ts';
 import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
 import { deltaNames, sotwBodies, XdsClient } from './support/xds-client.ts';
 
@@ -101,7 +101,7 @@ describe('workers: 2', function () {
     expect(counted).to.equal(20);
     const before = await status(relay);
     const victim = before.workers[0]?.pid ?? 0;
-    process.kill(victim, 'SIGKILL');
+    signalTo(victim, 'SIGKILL');
 
     const lost = await eventually(() => {
       const ended = clients.filter((client) => client.status !== undefined);
@@ -145,7 +145,7 @@ describe('workers: 2', function () {
       const xds = at === 'port' ? {} : { address: `unix:${join(place.path, 'xds.sock')}` };
       await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers: 1, xds });
       const pid = (await status(relay)).workers[0]?.pid ?? 0;
-      process.kill(pid, 'SIGSTOP');
+      signalTo(pid, 'SIGSTOP');
       const { hostname, port } = new URL(`http://${relay.xds.replace(/^unix:.*/, 'localhost:1')}`);
       const path = relay.xds.slice('unix:'.length);
       const socket = at === 'port' ? connect(Number(port), hostname) : connect(path);
@@ -153,7 +153,7 @@ describe('workers: 2', function () {
       await once(socket, 'connect');
       // The primary sends it to the worker.
       await sleep(1000);
-      process.kill(pid, 'SIGKILL');
+      signalTo(pid, 'SIGKILL');
       socket.resume();
       expect(
         await Promise.race([closed.then(() => 'closed'), sleep(20_000, 'open', { ref: false })]),
@@ -169,7 +169,7 @@ describe('workers: 2', function () {
     const [stopped] = (await status(relay)).workers;
     const pid = stopped?.pid ?? 0;
     expect(await relay.metric('downstream_responses_total')).to.equal(8);
-    process.kill(pid, 'SIGSTOP');
+    signalTo(pid, 'SIGSTOP');
     try {
       const others = await clientsOf(relay);
       expect(others).to.have.length(8 - (stopped?.clients ?? 0));
@@ -191,7 +191,7 @@ describe('workers: 2', function () {
       );
       expect(warning?.level).to.equal('warn');
     } finally {
-      process.kill(pid, 'SIGCONT');
+      signalTo(pid, 'SIGCONT');
     }
     await eventually(async () => expect(await clientsOf(relay)).to.have.length(8));
   });
@@ -204,7 +204,7 @@ describe('workers: 2', function () {
     await using stack = new AsyncDisposableStack();
     relay.configure({ ...config, xds: { address: `unix:/nowhere/${relay.pid}.sock` } });
     await eventually(async () => expect(await relay.metric('config_reloads_total', 'accepted')).to.equal(1));
-    process.kill((await status(relay)).workers[0]?.pid ?? 0, 'SIGKILL');
+    signalTo((await status(relay)).workers[0]?.pid, 'SIGKILL');
     await eventually(async () => {
       const [worker] = (await status(relay)).workers;
       expect([worker?.restarts, worker?.listening]).to.deep.equal([1, true]);

@@ -5,14 +5,16 @@ import { join } from 'node:path';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Client, credentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
-import { systemClock } from '../../src/model/clock.ts';
+import { type Clock, systemClock } from '../../src/model/clock.ts';
 import { fail, ok } from '../../src/model/result.ts';
 import { readTlsFiles, watchTlsFiles } from '../../src/security/tls-files.ts';
 import { type GrpcServer, listenGrpc } from '../../src/wire/http2-server.ts';
 import type { Peer, ServerStream } from '../../src/wire/server-stream.ts';
+import type { TlsMaterial } from '../../src/wire/tls-material.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 import { closeServers, echo, serve } from './serve.ts';
 
 const path = '/a.B/C';
@@ -308,10 +310,15 @@ describe('TLS', () => {
       await writeFile(join(where, 'tls.key'), issued.privateKey);
     }
 
+    const pair = () => ({ certificate: join(directory, 'tls.crt'), privateKey: join(directory, 'tls.key') });
+
     async function watched(): Promise<{ next(): Promise<string> }> {
-      const files = { certificate: join(directory, 'tls.crt'), privateKey: join(directory, 'tls.key') };
-      const first = await readTlsFiles(files);
+      const first = await readTlsFiles(pair());
       if (!first.ok) throw new Error(first.error);
+      return watchedSince(first.value, systemClock);
+    }
+
+    function watchedSince(current: TlsMaterial | undefined, clock: Clock): { next(): Promise<string> } {
       const heard: string[] = [];
       let wasInForce = true;
       let wake = (): void => undefined;
@@ -320,9 +327,9 @@ describe('TLS', () => {
         wake();
       };
       stop.push(
-        watchTlsFiles(files, {
-          clock: systemClock,
-          current: first.value,
+        watchTlsFiles(pair(), {
+          clock,
+          current,
           take: ({ certificate: taken }) => {
             if (String(taken) === unwanted.certificate) return fail('not taken');
             tell(String(taken));
@@ -377,6 +384,29 @@ describe('TLS', () => {
       expect(await watching.next()).to.equal('not in force');
       await put(directory, forServer);
       expect(await watching.next()).to.equal('in force');
+    });
+
+    it('what changed between the reading and the watch is taken when it has settled', async () => {
+      await put(directory, forServer);
+      const first = await readTlsFiles(pair());
+      if (!first.ok) throw new Error(first.error);
+      const second = issueCertificate({ name: 'second' });
+      await put(directory, second);
+      const clock = new VirtualClock();
+      const watching = watchedSince(first.value, clock);
+      clock.advance(200);
+      expect(await watching.next()).to.equal(second.certificate);
+    });
+
+    it('files that are not there yet when the watch begins are not refused: they may be written soon', async () => {
+      const clock = new VirtualClock();
+      const watching = watchedSince(undefined, clock);
+      clock.advance(200);
+      // As long as a look takes.
+      await readTlsFiles(pair());
+      await put(directory, forServer);
+      clock.advance(10_200);
+      expect(await watching.next()).to.equal(forServer.certificate);
     });
 
     it('notices a swap of symbolic links, as of a Kubernetes Secret', async () => {

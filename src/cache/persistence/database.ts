@@ -20,9 +20,6 @@ interface Total {
 
 const none: Total = { entries: 0, sum: 0 };
 
-/** A table that is there while free pages may have bytes of what was removed. */
-const mark = 'not_wiped';
-
 /** The database, used by the one thread that may wait for a disk. Every method may throw; `diskError` says what. */
 export class Database {
   /** What was committed last beside the rows; undefined: nothing was. */
@@ -159,21 +156,17 @@ export class Database {
 
   /**
    * Removes what was persisted of types before: not a byte stays, neither in free pages nor in the log. If that is broken
-   * off when the rows are gone, the mark is there, and the next process to open the file does the rest.
+   * off when the rows have gone, bytes stay in free pages (docs/adr/0143-what-is-kept-on-disk.md).
    */
   #purge(types: readonly TypeUrl[], state: string): void {
     const rows = types.flatMap((type) =>
       this.#statement('SELECT * FROM entry WHERE type = ?').all(type).map(readRow),
     );
-    if (rows.length > 0) {
-      this.begin(false);
-      for (const row of rows) this.#put({ ...row, body: undefined });
-      this.#database.exec(`CREATE TABLE IF NOT EXISTS ${mark} (id)`);
-      this.commit(state);
-    } else if (this.#statement('SELECT 1 FROM sqlite_schema WHERE name = ?').get(mark) === undefined) {
-      return;
-    }
-    this.#database.exec(`VACUUM; PRAGMA wal_checkpoint(TRUNCATE); DROP TABLE ${mark}`);
+    if (rows.length === 0) return;
+    this.begin(false);
+    for (const row of rows) this.#put({ ...row, body: undefined });
+    this.commit(state);
+    this.#database.exec('VACUUM; PRAGMA wal_checkpoint(TRUNCATE)');
   }
 
   #statement(sql: string): StatementSync {

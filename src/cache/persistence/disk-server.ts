@@ -129,8 +129,8 @@ export class DiskServer {
     } catch (thrown) {
       const error = diskError(thrown);
       // The relay may have restarted during an outage, or another one takes its place.
-      if (!mayCopy || !readableKinds.has(error.kind)) throw thrown;
-      const message = error.kind === 'read_only' ? 'the directory cannot be written to' : error.message;
+      if (!mayCopy || (error.kind !== 'read_only' && error.kind !== 'locked')) throw thrown;
+      const message = error.kind === 'locked' ? error.message : 'the directory cannot be written to';
       const why = { kind: error.kind, message };
       this.#openCopy(leaveOut, why);
       return why;
@@ -159,9 +159,6 @@ export class DiskServer {
     }
   }
 }
-
-/** What keeps a file from being written says nothing of what is in it. Room may lack where types are removed. */
-const readableKinds: ReadonlySet<DiskError['kind']> = new Set(['read_only', 'locked', 'full']);
 
 const mostCopies = 5;
 

@@ -310,9 +310,8 @@ export class Persistence {
     const { disk, leaveOut, path, log } = this.#options;
     const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
-    const { setAside, unwritable } = opened.value;
-    // A copy is only to be read.
-    this.#closed = unwritable && { discard: undefined };
+    this.#closed = undefined;
+    const { setAside } = opened.value;
     if (setAside !== undefined) {
       const { file, reason } = setAside;
       const message = 'the persisted cache is unusable and set aside; a new one is begun';

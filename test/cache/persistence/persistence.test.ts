@@ -1,4 +1,3 @@
-import { execFileSync } from 'node:child_process';
 import { cpSync, existsSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
@@ -10,7 +9,7 @@ import { resourceName } from '../../../src/model/brand.ts';
 import { isVariant } from '../../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
-import { put, type, when } from '../../support/in-memory-relay.ts';
+import { type, when } from '../../support/in-memory-relay.ts';
 import {
   Cache,
   type CacheOptions,
@@ -23,8 +22,6 @@ import {
   says,
   temporary,
 } from './support.ts';
-
-const sources = join(import.meta.dirname, '../../../src');
 
 /** What the first version wrote for one resource. */
 const versionOne = `
@@ -306,37 +303,6 @@ describe('persistence', () => {
       expect(after.store.isResolved(interest('cds'))).to.equal(true);
       expect(after.store.resolve(type('sds'), resourceName('key'), NO_PARAMETERS)).to.equal('unknown');
       await after.close();
-    });
-
-    it('not a byte stays either where the removal was broken off by a kill or a full disk', async function () {
-      if (process.platform === 'win32') this.skip();
-      const before = await open({ leaveOut: [] });
-      const wanted = [interest('sds', 'key'), interest('cds')];
-      for (const one of wanted) before.store.addInterest(one);
-      const resources = { key: 'S3CRET', old: 'S3CRET' };
-      before.store.apply(says('sds', { holder: named, resources, resolved: wanted }));
-      const puts = Array.from({ length: 200 }, (_, at) => put(type('cds'), `c${at}`, 'x'.repeat(3000)));
-      before.store.apply(says('cds', { puts, resolved: wanted }));
-      await before.close();
-      // The rows go; what comes after that has no room.
-      const program = `
-        import { DiskServer } from ${JSON.stringify(join(sources, 'cache/persistence/disk-server.ts'))};
-        const open = { operation: 'open', args: [[${JSON.stringify(type('sds'))}]] };
-        console.log(new DiskServer(${JSON.stringify(directory.path)}).answer(open).ok);`;
-      const node = [process.execPath, '--disable-warning=ExperimentalWarning', '--input-type=module'];
-      const limited = `trap '' XFSZ; ulimit -f 64; exec "$@"`;
-      const broken = execFileSync('bash', ['-c', limited, 'bash', ...node, '-e', program], {
-        encoding: 'utf8',
-      });
-      expect(broken.trim()).to.equal('false');
-      expect(onDisk(directory.path, 'S3CRET')).to.equal(true);
-      const after = await open();
-      expect(onDisk(directory.path, 'S3CRET')).to.equal(false);
-      expect(after.store.isResolved(interest('cds'))).to.equal(true);
-      await after.close();
-      const again = await open();
-      expect(again.messages()).to.deep.equal(['the persisted cache is loaded']);
-      await again.close();
     });
 
     it('nobody else may read the files', async () => {

@@ -23,7 +23,6 @@ class FakeDisk implements Disk {
   /** What a commit answers. */
   error: DiskError | undefined;
   openError: DiskError | undefined;
-  unwritable: DiskError | undefined;
   closed = false;
   #current: Written | undefined;
   #held: (() => void) | undefined;
@@ -43,9 +42,7 @@ class FakeDisk implements Disk {
   open(_leaveOut: readonly TypeUrl[], discard?: string): Promise<Reply<'open'>> {
     this.opened.push(discard);
     if (this.openError !== undefined) return Promise.resolve(fail(this.openError));
-    const { unwritable } = this;
-    this.unwritable = undefined;
-    return Promise.resolve(ok({ state: undefined, setAside: undefined, unwritable }));
+    return Promise.resolve(ok({ state: undefined, setAside: undefined }));
   }
 
   read(): Promise<Reply<'read'>> {
@@ -210,20 +207,6 @@ describe('what is written when', () => {
       'interest ["*",""]',
       'version central wildcard',
     ]);
-  });
-
-  it('a copy is only read, why ever it was made: what is written goes into the file, opened again', async () => {
-    for (const kind of ['full', 'locked', 'read_only'] as const) {
-      const copied = new FakeDisk();
-      copied.unwritable = { kind, message: 'for now' };
-      const other = await Cache.open({ directory: 'nowhere', disk: copied, clock });
-      expect(other.failures).to.deep.equal([kind]);
-      other.store.addInterest(all);
-      await pass(1000);
-      expect(copied.opened, kind).to.deep.equal([undefined, undefined]);
-      expect(copied.transactions.map(({ replace }) => replace)).to.deep.equal([true]);
-      await other.persistence.close(1000);
-    }
   });
 
   it('a file that proves damaged is set aside', async () => {

@@ -21,6 +21,17 @@ export function killRunning(): void {
   }
 }
 
+/** Refuses 0, which stands for a process that is not there: it is the group of the tests themselves. */
+export function signalTo(pid: number | undefined, name: NodeJS.Signals): void {
+  if (pid === undefined || pid <= 0) throw new Error(`no process to send ${name} to`);
+  try {
+    process.kill(pid, name);
+  } catch (error) {
+    // One that has ended meanwhile need not go on.
+    if (name !== 'SIGCONT') throw error;
+  }
+}
+
 export interface Spawn {
   readonly command: string;
   readonly args: readonly string[];

@@ -9,7 +9,7 @@ import { ownPort } from '../../support/ports.ts';
 import { eventually } from './eventually.ts';
 import { type Answer, get, send } from './http.ts';
 import { root, type TemporaryDirectory, temporaryDirectory } from './paths.ts';
-import { Process, type Spawn } from './process.ts';
+import { Process, type Spawn, signalTo } from './process.ts';
 
 /** The configuration's keys as the contract has them. Addresses default to any free port. */
 export interface RelayConfig {
@@ -223,7 +223,7 @@ export class RelayProcess implements AsyncDisposable {
   /** What the probes in these processes write when they are asked. */
   async #answersOf(start: string, pids: readonly number[]): Promise<readonly unknown[]> {
     const before = this.#process.errorCount;
-    for (const pid of pids) process.kill(pid, 'SIGUSR2');
+    for (const pid of pids) signalTo(pid, 'SIGUSR2');
     return eventually(() => {
       // Of a log that is longer than what is kept, too.
       const fresh = this.#process.errorCount - before;
