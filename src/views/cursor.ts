@@ -99,7 +99,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Wildcards and globs, by their ids, whose first response is due: it is sent even if it is empty. */
   #awaited: ReadonlySet<string>;
   #behind = false;
-  /** It is behind, but has nothing to say until its view changes or its client asks for more. */
+  /** It is behind, but has only deferred removals to say until its view changes or its client asks for more. */
   #isSilent = false;
   #coalesced = 0;
   resumed = false;
@@ -154,7 +154,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get due(): boolean {
     // A wildcard that is added later holds up nothing: what changes beside it is due.
-    const awaits = this.#position === undefined && this.#awaitsFirstAnswer();
+    const awaits = this.#isSilent || (this.#position === undefined && this.#awaitsFirstAnswer());
     return this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !awaits);
   }
 
@@ -442,7 +442,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
-    return this.#isSilent || (this.#isDelta ? this.#waitsForCollections() : this.#waitsForState());
+    if (this.#isSilent && this.#deferred === undefined) return true;
+    return this.#isDelta ? this.#waitsForCollections() : this.#waitsForState();
   }
 
   #waitsForCollections(): boolean {
@@ -504,7 +505,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (deferredRemovals !== undefined && (response?.bytes.length ?? 0) > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
-      this.#isSilent = deferredRemovals === undefined;
+      this.#isSilent = true;
       const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
       if (deferred === this.#deferred) return undefined;
       this.#deferred = deferred;

@@ -842,7 +842,7 @@ describe('a glob that a client adds and nobody answers (delta)', () => {
     expect(client.told()).to.deep.equal(['cds y', 'rds r']);
   });
 
-  it('§8.6 what nothing refers to goes at once', () => {
+  it('§8.6 once routes beside it were sent, what nothing refers to goes at once', () => {
     const { lab, client, leadsTo } = asking();
     clusters(lab, 'y');
     expect(client.told()).to.deep.equal(['cds y']);

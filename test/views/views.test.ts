@@ -355,6 +355,25 @@ describe('views', () => {
       expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
     });
 
+    it('a removal that is kept beside a glob that nobody answers is pending, and not due', () => {
+      const bench = new Bench();
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const subscription = bench.views.open(cds, delta, named('x'), ALLOW_ALL, subscriber);
+      const [x] = bench.interests;
+      const says = (part: Partial<Transaction>): void =>
+        bench.says({ holder: namedHolder, resolved: [], ...part });
+      says({ puts: [put(cds, 'x', '1')], resolved: x === undefined ? [] : [x] });
+      subscription.take(defersNothing);
+      const glob = 'xdstp://a/envoy.config.cluster.v3.Cluster/dir/*';
+      subscription.select(named('x', glob), ALLOW_ALL, new Set(), []);
+      subscription.take(defersNothing);
+      says({ removals: [{ name: resourceName('x'), constraints: UNCONSTRAINED }] });
+      expect(subscription.take(() => true)).to.equal(undefined);
+      expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['x']);
+    });
+
     it('is forgotten but for the names that are not answered', () => {
       const bench = new Bench();
       const claims = new Claims([

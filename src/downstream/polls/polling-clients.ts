@@ -1,6 +1,6 @@
 import { Sweep } from '../../model/clock.ts';
 import { countIn } from '../../model/maps.ts';
-import { noIds, Selection } from '../../model/selection.ts';
+import { noIds, Selection, type SelectionEntry } from '../../model/selection.ts';
 import {
   type Defers,
   defersEverything,
@@ -235,7 +235,7 @@ export class PolledNames implements OrderedType {
     this.#follow(poll, new Set(poll.selection.entries.keys()));
   }
 
-  /** On another side, or by other rules: what it has stays known. `again`: what it may not have. */
+  /** On another side, or by other rules that leave its parameters: what it has stays known. `again`: what it may not have. */
   #follow({ encoding, selection, client: { access } }: Poll, again: ReadonlySet<string>): void {
     const { subscription } = this;
     if (subscription === undefined) return;
@@ -423,9 +423,18 @@ class PollingClient implements ListedClient, OrderedStream {
     this.#order.close();
   }
 
-  /** Other names of a type are polled: perhaps instead of those that were not polled since then. */
-  forgetOrder(info: TypeInfo, since: number): void {
-    for (const one of [...this.#ordered]) if (one.info === info && one.polledAt < since) one.forgetOrder();
+  /** Forgets what the same names selected by the rules before `since`, with other parameters. */
+  forgetEarlier({ info, selection }: PolledNames, since: number): void {
+    const earlier = this.#ordered.filter((one) => one.info === info && one.polledAt < since);
+    if (earlier.length === 0) return;
+    const entries = new Map(selection.entries.values().map((one) => [one.spelling, one]));
+    const isOther = ({ spelling, parameters, locatorParameters }: SelectionEntry): boolean => {
+      const now = entries.get(spelling);
+      return (
+        now !== undefined && now.locatorParameters === locatorParameters && now.parameters !== parameters
+      );
+    };
+    for (const one of earlier) if (one.selection.entries.values().some(isOther)) one.forgetOrder();
   }
 
   /** Undefined: nothing is due. */
@@ -533,13 +542,16 @@ export class PollingClients {
       known ?? new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, poll, peer, this.#services);
     const selected = `${info.short} ${selection.hash} ${selection.size}`;
     const found = client.names.get(selected);
-    if (found !== undefined) return found;
+    if (found !== undefined) {
+      if (found.polledAt < this.#reidentifiedAt) client.forgetEarlier(found, this.#reidentifiedAt);
+      return found;
+    }
     if (client.names.size >= this.#services.limits().maxSubscriptions) return undefined;
     const names = new PolledNames(client, poll, peer.account, now);
     if (!this.#makeRoom(client, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
       return undefined;
     client.names.set(selected, names);
-    client.forgetOrder(info, this.#reidentifiedAt);
+    client.forgetEarlier(names, this.#reidentifiedAt);
     this.#bytes += names.bytes;
     countIn(this.#bytesOf, client.account, names.bytes);
     if (known === undefined) {

@@ -35,11 +35,17 @@ class PollingClient {
     this.#id = id;
   }
 
-  poll(short: string, takes = this.takes.has(short), resourceNames = names[short] ?? []): string {
+  /** `key`: of what it has, where it polls names of a type apart. */
+  poll(
+    short: string,
+    takes = this.takes.has(short),
+    resourceNames = names[short] ?? [],
+    key = short,
+  ): string {
     const { polls } = this.#lab.relay;
     const message = create(DiscoveryRequestSchema, {
       node: create(NodeSchema, { id: this.#id, metadata: this.metadata }),
-      versionInfo: this.has.get(short) ?? '',
+      versionInfo: this.has.get(key) ?? '',
       resourceNames: [...resourceNames],
     });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
@@ -54,7 +60,7 @@ class PollingClient {
       polls.sent(read.value, outcome, outcome.response.bytes);
       this.last = outcome.response;
       const { bytes } = outcome.response;
-      if (takes) this.has.set(short, outcome.response.version);
+      if (takes) this.has.set(key, outcome.response.version);
       answer = Object.keys(resources(fromBinary(DiscoveryResponseSchema, bytes.subarray(prefixLength))))
         .toSorted()
         .join(' ');
@@ -346,6 +352,49 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     }
     clusters('new');
     expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
+  });
+
+  it('what it polled with other parameters is not waited for, also when a reload brings the first ones back', async () => {
+    for (const metadata of [{ env: 'test' }, {}]) {
+      lab.clock.advance(1);
+      await reload();
+      client.metadata = metadata;
+      client.round('cds', 'rds');
+      clusters('old');
+      route('old');
+      client.round('cds', 'rds');
+    }
+    clusters('old', 'new');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds new old', 'cds 304']);
+    route('new');
+    expect(client.round('rds', 'rds')).to.deep.equal(['rds r', 'rds 304']);
+    for (let at = 0; at < 4; at++) {
+      expect(client.round('cds', 'rds')).to.deep.equal(['cds 304', 'rds 304']);
+      lab.clock.advance(5000);
+    }
+    clusters('new');
+    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
+  });
+
+  it('a name that is new after a reload makes nothing forgotten of what other names led to', async () => {
+    const routes = (name: string): string => client.poll('rds', true, [name], name);
+    for (const name of ['r1', 'r2']) routes(name);
+    for (const name of ['r1', 'r2']) route('old', name);
+    for (const name of ['r1', 'r2', 'r1', 'r2']) routes(name);
+    route('new');
+    clusters('old', 'new');
+    client.round('cds', 'cds', 'rds', 'rds');
+    clusters('new');
+    expect(client.poll('cds')).to.equal('304');
+    lab.clock.advance(1);
+    await reload();
+    route('new', 'r3');
+    for (const name of ['r3', 'r3']) routes(name);
+    expect(client.round('rds', 'cds')).to.deep.equal(['rds 304', 'cds 304']);
+    route('new', 'r1');
+    route('new', 'r2');
+    for (const name of ['r1', 'r2', 'r1', 'r2']) routes(name);
+    expect(client.poll('cds')).to.equal('new');
   });
 
   it('what a client may not see any more after a reload goes at once', async () => {
