@@ -115,11 +115,7 @@ export class SotwType extends SubscribedType {
     // asked for once more stays in the list: with a version the request would be an ACK.
     const isAskedAgain = this.#isFull && unsubscribed.some((one) => isNew.has(one));
     const isOwed = isAskedAgain || subscribed.some((one) => this.keptNothing || this.hasReturned(one));
-    const last = isOwed ? { ...request, version: '' } : request;
-    requests.push(last);
-    // To some servers it looks like an ACK, so the NACK comes once more. Others go by the last request: it asks for the same.
-    const { error } = this.reply();
-    if (error !== undefined) requests.push({ ...last, error });
+    requests.push(isOwed ? { ...request, version: '' } : request);
     return requests;
   }
 
@@ -138,23 +134,23 @@ export class SotwType extends SubscribedType {
     this.#on.names = names;
     this.#on.locators = locators;
     if (names.length + locators.length > 0) this.#on.hasNamed = true;
-    // Not all servers look at the names of a NACK (protocol §5b.3).
-    return { ...this.reply(), error: undefined };
+    return this.reply();
   }
 
+  /**
+   * Also a change of what is subscribed. After a NACK such a change repeats error_detail, so that it does not look like an
+   * ACK (protocol §3.4).
+   */
   protected reply(): OutgoingSotw {
-    const { type: typeUrl, version, nonce, lastNack } = this;
-    const { names, locators, hasNamed } = this.#on;
-    // istiod fails at a NACK of a type that it has seen unsubscribed.
-    const isNothing = hasNamed && names.length + locators.length === 0;
+    const { type: typeUrl, version, nonce, lastNack: error } = this;
     return {
       kind: 'sotw',
       typeUrl,
       version,
       nonce,
-      names,
-      locators,
-      error: isNothing ? undefined : lastNack,
+      names: this.#on.names,
+      locators: this.#on.locators,
+      error,
     };
   }
 
