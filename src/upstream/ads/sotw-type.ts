@@ -221,8 +221,10 @@ export class SotwType extends SubscribedType {
     const deletes = fullState || subscriptions.hasCollection;
     const last = this.#previous?.rules === rules ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
-    // long as the store may have more than this stream delivered, it gets the whole response.
-    const comparable = fullState ? this.#storeSwept : last?.constrained === false;
+    // long as the store may have more than this stream delivered, it gets the whole response. A resource ends the error
+    // of its glob, also if it has not changed.
+    const hasFailed = subscriptions.collections().some(({ failed }) => failed);
+    const comparable = fullState ? this.#storeSwept : last?.constrained === false && !hasFailed;
     const parts = this.partsOf(response);
     const reading = yield* readSotw(
       parts,
@@ -242,14 +244,21 @@ export class SotwType extends SubscribedType {
     const fullState = this.#isFull;
     const missing = fullState ? reading.missing : reading.missing.filter((one) => this.#isOfGlobsOnly(one));
     this.beginReading(resourceErrors);
-    for (const collection of subscriptions.collections()) this.endError(collection);
+    // A relay above says an error once (§8.2). Where names are updated by themselves, what comes next may be about others.
+    const notFound = new Set(
+      resourceErrors.filter(({ code }) => code === Code.NOT_FOUND).map(({ name }) => name),
+    );
+    for (const collection of subscriptions.collections())
+      if (fullState || notFound.has(collection.selector)) this.endError(collection);
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#attribute(puts);
     if (fullState) this.#resolvePresent(missing);
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
-    const gone = missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors));
+    const gone = missing
+      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors))
+      .filter((identity) => notFound.has(identity.name) || !this.#hasLastingError(identity));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
@@ -373,6 +382,16 @@ export class SotwType extends SubscribedType {
     const isAnswered = (one: UpstreamSubscription): boolean =>
       one.resolvedOnThisStream || one.anyResponseAnswers || (!this.#isFull && one.responseSeen);
     return matching.length > 0 && !matching.some(isAnswered);
+  }
+
+  /** An earlier response had an error for it or for its glob, and nothing has ended that. */
+  #hasLastingError({ name, constraints }: Identity): boolean {
+    const known = this.acked.get(name, constraints.key);
+    if (this.#isFull || known === undefined) return false;
+    const matching = this.subscriptions.matching(name, known.aliases, constraints);
+    if (matching.some(({ failed }) => failed)) return true;
+    if (known.confirmed || matching.length === 0) return false;
+    return !matching.some((one) => this.acked.isGone(known, one));
   }
 }
 
