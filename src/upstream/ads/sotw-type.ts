@@ -114,7 +114,7 @@ export class SotwType extends SubscribedType {
     // Without a version it is sent also by those who think that this stream has it. In a full-state type a name that is
     // asked for once more stays in the list: with a version the request would be an ACK.
     const isAskedAgain = this.#isFull && unsubscribed.some((one) => isNew.has(one));
-    const isOwed = isAskedAgain || subscribed.some((one) => this.keptNothing || this.hasReturned(one));
+    const isOwed = isAskedAgain || subscribed.some((one) => this.hasDropped || this.hasReturned(one));
     requests.push(isOwed ? { ...request, version: '' } : request);
     return requests;
   }
@@ -277,12 +277,14 @@ export class SotwType extends SubscribedType {
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];
     let isRepeatable = true;
+    this.hasDropped = false;
     for (const put of reading.puts) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
       // Each response starts a TTL anew, and without a body its version counts.
       if (ttlMilliseconds !== undefined || put.any === undefined) isRepeatable = false;
       if (!subscriptions.includes(name, aliases)) {
         isRepeatable = false; // nobody subscribes to it, or not any more
+        this.hasDropped = true;
       } else if (put.any === undefined) {
         if (!this.mayLackBody(put, ofAll)) continue;
         if (acked.get(name, constraints.key) !== undefined)
