@@ -114,12 +114,8 @@ export class SotwType extends SubscribedType {
     // Without a version it is sent also by those who think that this stream has it. In a full-state type a name that is
     // asked for once more stays in the list: with a version the request would be an ACK.
     const isAskedAgain = this.#isFull && unsubscribed.some((one) => isNew.has(one));
-    const isOwed = isAskedAgain || subscribed.some((one) => this.keptNothing || this.hasReturned(one));
-    const last = isOwed ? { ...request, version: '' } : request;
-    requests.push(last);
-    // To some servers it looks like an ACK, so the NACK comes once more. Others go by the last request: it asks for the same.
-    const { error } = this.reply();
-    if (error !== undefined) requests.push({ ...last, error });
+    const isOwed = isAskedAgain || subscribed.some((one) => this.hasDropped || this.hasReturned(one));
+    requests.push(isOwed ? { ...request, version: '' } : request);
     return requests;
   }
 
@@ -138,23 +134,23 @@ export class SotwType extends SubscribedType {
     this.#on.names = names;
     this.#on.locators = locators;
     if (names.length + locators.length > 0) this.#on.hasNamed = true;
-    // Not all servers look at the names of a NACK (protocol §5b.3).
-    return { ...this.reply(), error: undefined };
+    return this.reply();
   }
 
+  /**
+   * Also a change of what is subscribed. After a NACK such a change repeats error_detail, so that it does not look like an
+   * ACK (protocol §3.4).
+   */
   protected reply(): OutgoingSotw {
-    const { type: typeUrl, version, nonce, lastNack } = this;
-    const { names, locators, hasNamed } = this.#on;
-    // istiod fails at a NACK of a type that it has seen unsubscribed.
-    const isNothing = hasNamed && names.length + locators.length === 0;
+    const { type: typeUrl, version, nonce, lastNack: error } = this;
     return {
       kind: 'sotw',
       typeUrl,
       version,
       nonce,
-      names,
-      locators,
-      error: isNothing ? undefined : lastNack,
+      names: this.#on.names,
+      locators: this.#on.locators,
+      error,
     };
   }
 
@@ -225,8 +221,10 @@ export class SotwType extends SubscribedType {
     const deletes = fullState || subscriptions.hasCollection;
     const last = this.#previous?.rules === rules ? this.#previous : undefined;
     // Where upstream cannot delete, the last received match wins, so all variants count as received (protocol §5). As
-    // long as the store may have more than this stream delivered, it gets the whole response.
-    const comparable = fullState ? this.#storeSwept : last?.constrained === false;
+    // long as the store may have more than this stream delivered, it gets the whole response. A resource ends the error
+    // of its glob, also if it has not changed.
+    const hasFailed = subscriptions.collections().some(({ failed }) => failed);
+    const comparable = fullState ? this.#storeSwept : last?.constrained === false && !hasFailed;
     const parts = this.partsOf(response);
     const reading = yield* readSotw(
       parts,
@@ -246,14 +244,21 @@ export class SotwType extends SubscribedType {
     const fullState = this.#isFull;
     const missing = fullState ? reading.missing : reading.missing.filter((one) => this.#isOfGlobsOnly(one));
     this.beginReading(resourceErrors);
-    for (const collection of subscriptions.collections()) this.endError(collection);
+    // A relay above says an error once (§8.2). Where names are updated by themselves, what comes next may be about others.
+    const notFound = new Set(
+      resourceErrors.filter(({ code }) => code === Code.NOT_FOUND).map(({ name }) => name),
+    );
+    for (const collection of subscriptions.collections())
+      if (fullState || notFound.has(collection.selector)) this.endError(collection);
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#attribute(puts);
     if (fullState) this.#resolvePresent(missing);
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
-    const gone = missing.filter((identity) => !this.#mayStillExist(identity, namesWithErrors));
+    const gone = missing
+      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors))
+      .filter((identity) => notFound.has(identity.name) || !this.#hasLastingError(identity));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
@@ -272,12 +277,14 @@ export class SotwType extends SubscribedType {
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];
     let isRepeatable = true;
+    this.hasDropped = false;
     for (const put of reading.puts) {
       const { name, constraints, aliases, ttlMilliseconds } = put;
       // Each response starts a TTL anew, and without a body its version counts.
       if (ttlMilliseconds !== undefined || put.any === undefined) isRepeatable = false;
       if (!subscriptions.includes(name, aliases)) {
         isRepeatable = false; // nobody subscribes to it, or not any more
+        this.hasDropped = true;
       } else if (put.any === undefined) {
         if (!this.mayLackBody(put, ofAll)) continue;
         if (acked.get(name, constraints.key) !== undefined)
@@ -377,6 +384,16 @@ export class SotwType extends SubscribedType {
     const isAnswered = (one: UpstreamSubscription): boolean =>
       one.resolvedOnThisStream || one.anyResponseAnswers || (!this.#isFull && one.responseSeen);
     return matching.length > 0 && !matching.some(isAnswered);
+  }
+
+  /** An earlier response had an error for it or for its glob, and nothing has ended that. */
+  #hasLastingError({ name, constraints }: Identity): boolean {
+    const known = this.acked.get(name, constraints.key);
+    if (this.#isFull || known === undefined) return false;
+    const matching = this.subscriptions.matching(name, known.aliases, constraints);
+    if (matching.some(({ failed }) => failed)) return true;
+    if (known.confirmed || matching.length === 0) return false;
+    return !matching.some((one) => this.acked.isGone(known, one));
   }
 }
 

@@ -83,8 +83,8 @@ export abstract class SubscribedType {
   protected version = '';
   /** Of the last response, if it was rejected. */
   protected lastNack: ErrorDetail | undefined;
-  /** The last accepted response came when nothing was subscribed. */
-  protected keptNothing = false;
+  /** The last accepted response had something that nobody subscribed to: it is not kept (protocol §5b.14). */
+  protected hasDropped = false;
   protected stream: StreamEffects;
   /** Since the last accepted response. */
   #nacksInARow = 0;
@@ -354,6 +354,7 @@ export abstract class SubscribedType {
   received(response: IncomingResponse, rules: AcceptanceRules, judged: Result<() => Transaction>): void {
     if (this.subscriptions.empty) {
       // Servers that take an empty list for everything send it until its version is acknowledged (protocol §5b.14).
+      this.hasDropped = true;
       this.#acknowledge(response);
       return;
     }
@@ -382,7 +383,6 @@ export abstract class SubscribedType {
     this.#nacksInARow = 0;
     this.nonce = nonce;
     this.version = version;
-    this.keptNothing = this.subscriptions.empty;
     stream.add({ kind: 'answered', type, refused: undefined });
     stream.send([this.reply()]);
   }
