@@ -140,50 +140,6 @@ describe('an outage', function () {
     expect([before, both].map(({ status }) => status)).to.deep.equal([undefined, undefined]);
   });
 
-  for (const protocol of ['DELTA', 'SOTW'] as const) {
-    it(`connections stay and all streams are refused, as by a proxy: an outage like any other (${protocol})`, async () => {
-      await using plane = await ModelPlane.start();
-      plane.set('cds', { a: '1' });
-      plane.set('eds', { a: '1' });
-      await using relay = await RelayProcess.start({ upstreams: [central([plane.address], protocol)] });
-      using pool = new ClientPool(relay.xds);
-      const before = pool.open('delta');
-      before.subscribe('cds');
-      before.subscribe('eds', ['a']);
-      await before.gets('cds', { a: '1' });
-      await before.gets('eds', { a: '1' });
-      await wildcardAnswered(pool);
-      plane.away = true;
-      await eventually(async () => expect((await readyOf(relay)).stale).to.equal(true));
-      const client = pool.open('delta');
-      client.subscribe('eds', ['other']);
-      expect((await client.ends()).code).to.equal(Code.UNAVAILABLE);
-      plane.away = false;
-      plane.set('cds', { a: '2' });
-      await before.gets('cds', { a: '2' });
-      await eventually(() => checkCurrent(relay));
-      expect(before.has('eds')).to.deep.equal({ a: '1' });
-      expect(before.status).to.equal(undefined);
-    });
-
-    it(`an endpoint that refuses all streams on the connection that it keeps: the next one (${protocol})`, async () => {
-      await using one = await ModelPlane.start();
-      await using two = await ModelPlane.start();
-      one.set('cds', { a: 'one' });
-      two.set('cds', { a: 'two' });
-      const endpoints = [one.address, two.address];
-      await using relay = await RelayProcess.start({ upstreams: [central(endpoints, protocol)] });
-      using pool = new ClientPool(relay.xds);
-      const client = pool.open('delta');
-      client.subscribe('cds');
-      await client.gets('cds', { a: 'one' });
-      one.away = true;
-      await client.gets('cds', { a: 'two' });
-      expect(await endpointOf(relay)).to.equal(two.address);
-      expect(client.status).to.equal(undefined);
-    });
-  }
-
   it('a half-open connection is noticed by keepalive', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });

@@ -556,6 +556,7 @@ const withoutServiceMs = 300_000;
  * connection: a control plane that knows no LRS is a good one.
  */
 class UpstreamLoadStream implements LoadStream, ConnectionUser {
+  readonly awaits = 'nothing';
   readonly #connection: AdsConnection;
   readonly #node: () => Uint8Array;
   readonly #handler: LoadStreamHandler;
@@ -581,6 +582,10 @@ class UpstreamLoadStream implements LoadStream, ConnectionUser {
     this.#handler = handler;
     this.#finished = finished;
     this.#backoff = new Backoff(backoff.initialMs, backoff.maxMs, random);
+  }
+
+  get node(): Uint8Array {
+    return this.#node();
   }
 
   up(): void {

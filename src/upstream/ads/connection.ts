@@ -13,7 +13,6 @@ import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
 import { type Awaited, mostAwaited } from './stream-effects.ts';
-import { type ConnectionStream, StreamStates } from './stream-states.ts';
 import type { Services } from './suspicion.ts';
 
 /** Times are milliseconds. */
@@ -66,6 +65,10 @@ export interface AdsUpstreamOptions extends GrpcChannelOptions {
 
 /** A session, or a stream of load reports, that shares the connection. */
 export interface ConnectionUser {
+  /** Encoded: what it shows to the control plane. */
+  readonly node: Uint8Array;
+  /** What it has asked and has no answer yet. */
+  readonly awaits: Awaited;
   up(): void;
   /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void;
@@ -78,9 +81,9 @@ interface Up {
   readonly since: number;
   /** A stream was opened: from then on silence counts. */
   asked: boolean;
-  /** Some stream has had a response, be it over now. */
-  worked: boolean;
-  /** Waits for a response on any stream. `accepted`: it has fired, and no other endpoint is left to try. */
+  /** Some stream has had a response. */
+  answered: boolean;
+  /** Waits for the first response. `accepted`: it has fired, and no other endpoint is left to try. */
   silence: Timer | 'accepted' | undefined;
 }
 
@@ -108,8 +111,10 @@ export class AdsConnection {
   #state: State = { kind: 'stopped' };
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
-  /** On this connection. */
-  readonly #streams = new StreamStates();
+  /** Streams that have not ended on this connection before a response. */
+  readonly #mayStillAnswer = new Set<object>();
+  /** Streams that ended on this connection before any response. */
+  readonly #endedUnanswered = new Set<object>();
   /** Why streams ended before any response, on this connection or an earlier one. */
   readonly #refusals = new WeakMap<object, string>();
   #everConnected = false;
@@ -155,7 +160,7 @@ export class AdsConnection {
       staleSince: this.#staleSince,
       lastError: this.#lastError,
       warning: this.#via.warning,
-      refusedStreams: Math.max(this.#streams.refused, this.#isRefused ? 1 : 0),
+      refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
     };
   }
 
@@ -178,18 +183,18 @@ export class AdsConnection {
   }
 
   /** A stream is about to be opened. */
-  opening(stream: ConnectionStream): void {
-    this.#streams.opening(stream);
+  opening(stream: object): void {
+    if (!this.#endedUnanswered.has(stream)) this.#mayStillAnswer.add(stream);
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
     const { clock, resourceTimeoutMs } = this.options;
-    if (state.silence !== undefined || !this.#streams.isSilent || resourceTimeoutMs === undefined) return;
+    if (state.silence !== undefined || state.answered || resourceTimeoutMs === undefined) return;
     state.silence = clock.after(resourceTimeoutMs, () => this.#silent(state));
   }
 
   /** A response that can be read has arrived on a stream with this header. */
-  answered(stream: ConnectionStream, via: string): void {
+  answered(stream: object, via: string): void {
     this.#via.answered(via);
     const refusal = this.#refusals.get(stream);
     if (refusal !== undefined) {
@@ -198,13 +203,11 @@ export class AdsConnection {
       this.#changed();
     }
     const state = this.#state;
-    if (state.kind !== 'up') return;
-    this.#streams.answered(stream);
-    endSilence(state);
-    if (state.worked) return;
-    state.worked = true;
+    if (state.kind !== 'up' || state.answered) return;
+    state.answered = true;
     this.#failover.answered();
     this.#isRefused = false;
+    endSilence(state);
     this.#staleSince = undefined;
     this.#recovered(state.endpoint);
     this.#changed();
@@ -212,13 +215,14 @@ export class AdsConnection {
 
   /**
    * A stream with this header ended before any response; without a code the relay has closed it. The connection is given
-   * up only if no other stream on it works or may still work, however long it has worked. True: it is given up.
+   * up only if no other stream on it works or may still work. True: it is given up.
    */
-  unanswered(stream: ConnectionStream, reason: string, via: string, code?: Code): boolean {
+  unanswered(stream: object, reason: string, via: string, code?: Code): boolean {
     this.#via.unanswered(via, code);
     if (this.#state.kind !== 'up') return false;
-    this.#streams.refuse(stream);
-    if (this.#streams.allRefused) {
+    this.#mayStillAnswer.delete(stream);
+    this.#endedUnanswered.add(stream);
+    if (!this.#state.answered && this.#mayStillAnswer.size === 0) {
       this.#reject(reason);
       this.#isRefused = true;
       return true;
@@ -234,39 +238,32 @@ export class AdsConnection {
 
   /**
    * A stream ended that had responses. Many control planes end streams regularly, and a response that is too large ends
-   * each new stream: both are logged once. The next one shows whether the endpoint has failed.
+   * each new stream: both are logged once.
    */
-  ended(stream: ConnectionStream, reason: string): void {
-    this.#streams.ended(stream);
+  ended(reason: string): void {
     const fields = { endpoint: this.#name(this.#failover.current), reason };
     this.conditions.add('ended', reason, 'warn', 'a stream ended, and another one is opened', fields);
   }
 
-  /** Some other stream that is open has had a response. */
-  isAnsweredBeside(stream: ConnectionStream): boolean {
-    return this.#streams.isAnsweredBeside(stream);
-  }
-
-  /** The stream is not needed any more, or not as it was: its failure does not count any longer. */
-  closed(stream: ConnectionStream): void {
-    this.#streams.delete(stream);
+  /** The stream has a response, or is not needed any more: its failure does not count any longer. */
+  closed(stream: object): void {
+    this.#mayStillAnswer.delete(stream);
+    this.#endedUnanswered.delete(stream);
     this.#refusals.delete(stream);
-    if (this.#streams.refused === 0) this.conditions.forget('stream');
+    if (this.#endedUnanswered.size === 0) this.conditions.forget('stream');
   }
 
   /** A wildcard was not answered in time, though every control plane that works answers wildcards. */
-  overdue(stream: ConnectionStream): void {
-    const state = this.#state;
-    if (state.kind !== 'up' || !this.#streams.isSilenceOf(stream)) return;
-    if (typeof state.silence !== 'object') this.#rejectSilent();
+  overdue(): void {
+    if (this.#state.kind === 'up' && !this.#state.answered) this.#rejectSilent();
   }
 
   /**
-   * The endpoint is connected, but no stream that is open has had a response. If that is no failure, names that are not held
-   * are absent: their own timers fire right after this one. What is held is served.
+   * The endpoint is connected but has sent no response at all. If that is no failure, names that are not held are absent:
+   * their own timers fire right after this one. What is held is served.
    */
   #silent(state: Up): void {
-    const awaited = mostAwaited(this.#streams.unanswered().map(({ awaits }) => awaits));
+    const awaited = mostAwaited(Iterator.from(this.#users()).map(({ awaits }) => awaits));
     if (this.#failover.isSilenceFailure(awaited)) {
       this.#rejectSilent();
       return;
@@ -280,8 +277,8 @@ export class AdsConnection {
 
   #rejectSilent(): void {
     const seconds = (this.options.resourceTimeoutMs ?? 0) / 1000;
-    const waiting = this.#streams.unanswered().filter(({ awaits }) => awaits !== 'nothing');
-    const nodes = nodesText([...new Set(waiting.map(({ node }) => node))]);
+    const waiting = [...this.#users()].filter(({ awaits }) => awaits !== 'nothing');
+    const nodes = nodesText(waiting.map(({ node }) => node));
     this.#reject(`connected, but no response within ${seconds} s${nodes}`);
   }
 
@@ -303,11 +300,12 @@ export class AdsConnection {
 
   #connected(channel: Channel, endpoint: number): void {
     const since = this.options.clock.monotonic();
-    const ofThisOne = { asked: false, worked: false, silence: undefined };
+    const ofThisOne = { asked: false, answered: false, silence: undefined };
     this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
     const isRecovery = this.#failover.connected();
     this.#watchPreferred();
-    this.#streams.clear();
+    this.#mayStillAnswer.clear();
+    this.#endedUnanswered.clear();
     this.#everConnected = true;
     if (isRecovery) this.#recovered(endpoint);
     for (const user of [...this.#users()]) user.up();
@@ -321,19 +319,17 @@ export class AdsConnection {
     return this.#state.kind === 'up' && !this.#state.asked;
   }
 
-  /** `lost`: as in `down`, undefined: it is rejected; `asked`: the control plane has asked for another connection. */
+  /** `lost`: as in `down`; `asked`: the control plane has asked for another connection. */
   #over(reason: string, lost: string | undefined, asked = false): void {
     const { clock, backoff, metrics } = this.options;
     const failover = this.#failover;
     const state = this.#state;
     const endpoint = failover.current;
     this.#endProbe();
-    const hasWorked = state.kind === 'up' && (state.worked || !state.asked);
-    if (hasWorked && clock.monotonic() - state.since >= backoff.maxMs) failover.backoff.reset();
-    const worked = hasWorked && lost !== undefined;
-    const wait = worked
-      ? failover.lost()
-      : failover.failed(state.kind === 'up' ? 'unanswered' : 'unreachable');
+    const unanswered = state.kind === 'up' && state.asked && !state.answered;
+    const worked = state.kind === 'up' && !unanswered;
+    if (worked && clock.monotonic() - state.since >= backoff.maxMs) failover.backoff.reset();
+    const wait = worked ? failover.lost() : failover.failed(unanswered ? 'unanswered' : 'unreachable');
     const timer = clock.after(wait, () => {
       metrics.reconnect?.();
       this.#connect();

@@ -12,9 +12,8 @@ import { announcesMore } from '../../wire/via.ts';
 import type { ChannelStream } from './channel.ts';
 import type { AdsConnection } from './connection.ts';
 import type { Stamp } from './stamp.ts';
-import type { Awaited, Holders, ProtocolEffect } from './stream-effects.ts';
+import { type Awaited, type Holders, mostAwaited, type ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
-import type { ConnectionStream } from './stream-states.ts';
 import type { SubscribedType } from './subscribed-type.ts';
 import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } from './suspicion.ts';
 
@@ -91,6 +90,11 @@ export class Session {
   /** Nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
     return this.#streams.values().flatMap((stream) => stream.machine.interests());
+  }
+
+  /** What was asked and has no answer yet. */
+  get awaits(): Awaited {
+    return mostAwaited(this.#streams.values().map(({ machine }) => machine.awaits));
   }
 
   /** Of the last responses, which are kept to compare the next ones with. */
@@ -241,7 +245,7 @@ interface OpenStream {
  * One ADS stream of a session, again and again: it tells the protocol state machine what happens and carries out the
  * effects.
  */
-class AdsStream implements ConnectionStream {
+class AdsStream {
   /** Some interests were not subscribed again, because they are idle. */
   hasSuspended = false;
   readonly machine: StreamMachine;
@@ -281,14 +285,6 @@ class AdsStream implements ConnectionStream {
       stamp,
       isRestored: (interest) => session.connection.sink.isRestored?.(interest) === true,
     });
-  }
-
-  get node(): Uint8Array {
-    return this.#session.node;
-  }
-
-  get awaits(): Awaited {
-    return this.machine.awaits;
   }
 
   /** What is subscribed changes: all changes of one moment are sent in one request. */
@@ -406,10 +402,7 @@ class AdsStream implements ConnectionStream {
     const connected = this.#connection.up;
     if (connected === undefined || this.#open !== undefined || this.#retry !== undefined) return;
     if (this.#hasEndedBefore) this.#suspendIdle();
-    if (this.machine.isUnused) {
-      this.#connection.closed(this);
-      return;
-    }
+    if (this.machine.isUnused) return;
     const { options, sink } = this.#connection;
     const { wildcard, named } = this.#session.holders;
     // A new isolated stream does not mean that the whole holder is requested again.
@@ -457,9 +450,7 @@ class AdsStream implements ConnectionStream {
     timers.set('probation', clock.after(probation, survived));
   }
 
-  /** A look at all that is subscribed: only where a stream may be opened, not for each client that leaves in an outage. */
   #suspendIdle(): void {
-    if (this.#connection.up === undefined) return;
     this.machine.suspendIdle((interest) => this.#session.isIdle(interest));
     this.hasSuspended = this.machine.suspendedInterests().some(() => true);
   }
@@ -527,8 +518,7 @@ class AdsStream implements ConnectionStream {
     this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(code);
-    const how = this.#connection.isAnsweredBeside(this) ? 'ended' : 'last';
-    const moves = this.#session.suspicion.ended(this.#id, how, reason, clock.monotonic());
+    const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
     if (this.#isGivenUp(open, reason, code)) return;
     const { isUnused } = this.machine;
@@ -549,7 +539,7 @@ class AdsStream implements ConnectionStream {
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
   #isGivenUp(open: OpenStream, reason: string, code?: Code): boolean {
     if (!open.answered) return this.#connection.unanswered(this, reason, open.via, code);
-    this.#connection.ended(this, reason);
+    this.#connection.ended(reason);
     return false;
   }
 
@@ -569,7 +559,7 @@ class AdsStream implements ConnectionStream {
     const arrivedAt = this.#open?.arrivedAt;
     switch (effect.kind) {
       case 'send':
-        this.#open?.stream.write(encodeRequest(effect.request, this.node));
+        this.#open?.stream.write(encodeRequest(effect.request, this.#session.node));
         break;
       case 'apply':
         sink.apply({ ...effect.transaction, arrivedAt });
@@ -587,7 +577,7 @@ class AdsStream implements ConnectionStream {
         options.log[effect.level](effect.message, { type: effect.type });
         break;
       case 'overdue':
-        this.#connection.overdue(this);
+        this.#connection.overdue();
         break;
       case 'renew':
         this.#reopen();

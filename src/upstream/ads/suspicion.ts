@@ -11,11 +11,8 @@ export interface Relocation {
   readonly to: StreamId;
 }
 
-/**
- * `ended`: the control plane has ended it. `last`: so it has, and no other stream of the connection has responses: it may
- * be away itself. `lost`: the connection was lost, which is rarely because of a request.
- */
-export type StreamEnd = 'ended' | 'last' | 'lost';
+/** `ended`: the control plane has ended it. `lost`: the connection was lost, which is rarely because of a request. */
+export type StreamEnd = 'ended' | 'lost';
 
 class StreamHistory {
   openedAt: number | undefined;
@@ -140,7 +137,7 @@ export class Suspicion {
     if (this.#services === 'PER_TYPE' || (how === 'lost' && quickEnds < suspiciousRepeats)) return [];
     const suspects = suspectsAmong(groups, isIsolated(streamId) || quickEnds >= suspiciousRepeats);
     return isIsolated(streamId)
-      ? this.#halve(groups, suspects, how, reason, now)
+      ? this.#halve(groups, suspects, reason, now)
       : this.#isolate(groups, suspects, quickEnds, reason, now);
   }
 
@@ -175,7 +172,6 @@ export class Suspicion {
   #halve(
     groups: readonly SubscriptionGroup[],
     suspects: readonly SubscriptionGroup[],
-    how: StreamEnd,
     reason: string,
     now: number,
   ): readonly Relocation[] {
@@ -188,7 +184,7 @@ export class Suspicion {
       const half = newerHalf(suspects);
       return [...moves, ...this.#move(half, this.#streamForIsolation(half), now)];
     }
-    if (how !== 'last') for (const group of suspects) group.strikes++;
+    for (const group of suspects) group.strikes++;
     return moves;
   }
 
@@ -326,7 +322,7 @@ class SubscriptionGroup {
   interests = 0;
   /** It was requested for the first time, and no stream has lasted long enough with it yet. */
   unproven: { readonly at: number; answered: boolean } | undefined;
-  /** Isolated streams with nothing else that ended, while others had responses. */
+  /** Isolated streams with nothing else that ended. */
   strikes = 0;
   suspected: { readonly since: number; reason: string } | undefined;
 

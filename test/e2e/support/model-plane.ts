@@ -57,8 +57,6 @@ export class ModelPlane implements AsyncDisposable {
   /** Types of which it takes note of what is asked, and says nothing. */
   readonly silentOn = new Set<string>();
 
-  #isAway = false;
-
   /** Types for which it ends a stream. */
   readonly refuses = new Set<string>();
 
@@ -97,17 +95,6 @@ export class ModelPlane implements AsyncDisposable {
     }
   }
 
-  /** As a proxy has it whose servers are gone: connections stay, and all streams end, new ones at once. */
-  set away(isAway: boolean) {
-    this.#isAway = isAway;
-    if (isAway) for (const stream of this.#plane.openStreams) this.#unavailable(stream);
-  }
-
-  #unavailable(stream: AdsStream): void {
-    this.#streams.delete(stream);
-    stream.fail(Code.UNAVAILABLE, 'no healthy upstream');
-  }
-
   kill(): void {
     this.#plane.kill();
     this.#streams = new Map();
@@ -124,10 +111,6 @@ export class ModelPlane implements AsyncDisposable {
 
   #answer(stream: AdsStream, request: Request): void {
     if (this.mute) return;
-    if (this.#isAway) {
-      this.#unavailable(stream);
-      return;
-    }
     const { short } = typeInfo(typeUrl(request.typeUrl));
     if (this.refuses.has(short)) {
       stream.fail(Code.PERMISSION_DENIED, `${short} is not served here`);
