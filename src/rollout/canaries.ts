@@ -65,9 +65,17 @@ export class Canaries {
     return this.open === undefined ? named : named.union(new Set(this.#members.keys()));
   }
 
-  /** After a restart, clients may not be back yet. */
-  mayComeBack(now: number): boolean {
-    return now < Math.max(this.#comeBackUntil, this.#leftUntil);
+  /**
+   * After a restart, or the end of a worker, clients may not be back yet. `since`: when what waits began to. Workers may end
+   * again and again, so it waits for the clients of ended workers no longer than that time.
+   */
+  mayComeBack(now: number, since: number): boolean {
+    return this.isRestarting(now) || now < Math.min(this.#leftUntil, since + comeBackMs);
+  }
+
+  /** What was before a restart of this process may not be back yet: the end of a worker does not prolong that. */
+  isRestarting(now: number): boolean {
+    return now < this.#comeBackUntil;
   }
 
   /** A worker has ended: for its clients that is a restart. */
@@ -118,7 +126,7 @@ export class Canaries {
 
   /** Who was one before a restart, and has nothing of what waits, is none in the end. Returns who that is. */
   expire(now: number): ReadonlySet<string> {
-    if (this.#expected.size === 0 || now < this.#comeBackUntil) return none;
+    if (this.#expected.size === 0 || this.isRestarting(now)) return none;
     const nodes = new Set(this.#expected.keys());
     this.#expected.clear();
     return nodes;

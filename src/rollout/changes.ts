@@ -158,15 +158,15 @@ export class Changes {
     return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
   }
 
-  /** Whether what is queued stays so. `mayComeBack`: upstream may not have said yet what canaries had before a restart. */
-  keepsQueue(mayComeBack: boolean): boolean {
+  /** Whether what is queued stays so. `isRestarting`: upstream may not have said yet what canaries had before a restart. */
+  keepsQueue(isRestarting: boolean): boolean {
     if (this.#before.size > 0) {
       const judges = new Map(
         this.rows.flatMap(({ keys, judge }) => [...keys].map((key) => [key, judge] as const)),
       );
       for (const key of this.#before.keys()) {
         const judge = judges.get(key);
-        if (judge === undefined ? !mayComeBack : judge.isPastFirst) this.#before.delete(key);
+        if (judge === undefined ? !isRestarting : judge.isPastFirst) this.#before.delete(key);
       }
     }
     return this.#isAnyPastFirst || this.#before.size > 0;

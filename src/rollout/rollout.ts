@@ -451,7 +451,7 @@ export class Rollout {
   /** Once no change is past its first wave, and who was in a later one is back. False: not yet. */
   #unqueue(): boolean {
     const { fleet, gate, clock } = this.#options;
-    const isKept = this.#changes.keepsQueue(this.canaries.mayComeBack(clock.monotonic()));
+    const isKept = this.#changes.keepsQueue(this.canaries.isRestarting(clock.monotonic()));
     // Who was in its first wave may be away.
     if (isKept || this.canaries.reached.size > 0) return true;
     if (this.#settings !== undefined) {
@@ -600,7 +600,7 @@ export class Rollout {
       objection,
       goodSince,
       waitsFor,
-      clientsMayComeBack: this.canaries.mayComeBack(now),
+      clientsMayComeBack: this.canaries.mayComeBack(now, row.judge.shownSince),
       nodes: this.#survey.complete && this.canaries.waves.length > 1 ? this.#nodesOf(row) : undefined,
     };
   }

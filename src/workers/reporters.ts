@@ -36,7 +36,7 @@ export class CanaryReporter {
   #told = Buffer.alloc(0);
   /** Since the last report. */
   #ends: CanaryStream[] = [];
-  /** Streams that have rejected something of what waits, by id, as long as reports list them: a freeze may be over before. */
+  /** Streams that have rejected something, by id, as long as they are canaries: a freeze may be over before they leave. */
   #rejected: ReadonlySet<string> = new Set();
   #timer: Timer | undefined;
 

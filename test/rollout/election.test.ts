@@ -1,8 +1,18 @@
 import { expect } from 'chai';
+import { Store } from '../../src/cache/store.ts';
 import type { Side } from '../../src/model/access.ts';
+import { resourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
-import { internParameters } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { transaction } from '../../src/model/transaction.ts';
 import { Canaries, elect, isInWave, type Member, waveOf } from '../../src/rollout/canaries.ts';
+import { Rollout } from '../../src/rollout/rollout.ts';
+import { nothingSaved, type SavedRollout } from '../../src/rollout/rollout-file.ts';
+import { namedHolder, put, type } from '../support/in-memory-relay.ts';
+import { unheard, withoutCanaries } from '../support/rollouts.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
+
+const cds = type('cds');
 
 const all = new Set(['cds a', 'cds b']);
 const onlyA = new Set(['cds a']);
@@ -160,9 +170,18 @@ describe('canaries', () => {
   it('after the end of a worker clients may come back for a minute; those of before a restart no longer', () => {
     const waves = [{ path: 'rollout.waves[0]', percent: 0, match: [], elects: true, bakeMs: undefined }];
     const canaries = new Canaries(waves, new Map([['n1', 'prod']]), 0);
-    expect([canaries.mayComeBack(59_000), canaries.mayComeBack(60_000)]).to.deep.equal([true, false]);
+    expect([canaries.mayComeBack(59_000, 0), canaries.mayComeBack(60_000, 0)]).to.deep.equal([true, false]);
     canaries.clientsLeft(59_000);
-    expect([canaries.mayComeBack(118_000), canaries.mayComeBack(119_000)]).to.deep.equal([true, false]);
+    const late = 70_000;
+    expect([canaries.mayComeBack(118_000, late), canaries.mayComeBack(119_000, late)]).to.deep.equal([
+      true,
+      false,
+    ]);
+    canaries.clientsLeft(100_000);
+    expect(
+      [canaries.mayComeBack(129_000, late), canaries.mayComeBack(130_000, late)],
+      'a minute at most',
+    ).to.deep.equal([true, false]);
     expect([...canaries.expire(60_000)]).to.deep.equal(['n1']);
   });
 
@@ -194,5 +213,93 @@ describe('canaries', () => {
     expect(at(3, 'canary', 'prod', 0.9, true), 'elected').to.equal(2);
     expect(at(1, 'canary', 'prod', 0.3, true), 'it has it since before a restart').to.equal(1);
     expect(at(3, 'released', 'prod', 0.05), 'it may not be a canary').to.equal(4);
+  });
+});
+
+describe('a worker ends again and again', () => {
+  const waves = [
+    {
+      path: 'rollout.waves[0]',
+      percent: 0,
+      match: [{ key: 'a', value: 'b' }],
+      elects: false,
+      bakeMs: undefined,
+    },
+    { path: 'rollout.waves[1]', percent: 50, match: [], elects: true, bakeMs: undefined },
+  ];
+
+  /** Nobody is connected. */
+  class World {
+    readonly #clock = new VirtualClock();
+    readonly #store = new Store({ clock: this.#clock, ambiguous: () => {}, expiring: () => {} });
+    readonly #rollout: Rollout;
+
+    constructor(saved?: SavedRollout) {
+      this.#rollout = new Rollout(
+        { ...withoutCanaries([cds]), waves },
+        {
+          gate: this.#store.held,
+          fleet: {
+            survey: () => ({ complete: true, members: [], canaries: [] }),
+            waitingChanged: () => {},
+            isMoving: false,
+            moved: () => {},
+          },
+          clock: this.#clock,
+          saved,
+          revisions: () => ({ revision: 1, pendingRevision: 1 }),
+          removalLimits: () => [],
+          events: unheard,
+        },
+      );
+      this.#store.addInterest({ type: cds, selector: resourceName('x'), parameters: NO_PARAMETERS });
+      this.says('1');
+    }
+
+    says(content: string): void {
+      const puts = [put(cds, resourceName('x'), content)];
+      this.#store.apply(transaction({ holder: namedHolder, type: cds, puts }));
+      this.#store.held.notify();
+      this.#clock.advance(100);
+    }
+
+    endsEach(milliseconds: number, times: number): void {
+      for (let at = 0; at < times; at++) {
+        this.#rollout.canaries.clientsLeft(this.#clock.monotonic());
+        this.#clock.advance(milliseconds);
+      }
+    }
+
+    get state(): string {
+      const { state, pending, changes } = this.#rollout.report();
+      const isQueued = pending.some(({ masked }) => masked !== undefined);
+      return isQueued ? 'queued' : `${state.kind} ${changes[0]?.wave ?? 0}`;
+    }
+  }
+
+  it('a change without subscribers waits for a minute in each wave, and bakes: no longer', () => {
+    const world = new World();
+    world.endsEach(10_000, 1);
+    world.says('2');
+    world.endsEach(10_000, 5);
+    expect(world.state).to.equal('CANARY 1');
+    world.endsEach(10_000, 6);
+    expect(world.state).to.equal('CANARY 2');
+    world.endsEach(10_000, 2);
+    expect(world.state, 'its bake').to.equal('CANARY 2');
+    world.endsEach(10_000, 3);
+    expect(world.state).to.equal('IDLE 0');
+  });
+
+  it('what is queued after a restart waits for a minute: no longer', () => {
+    const shown = [{ type: cds, name: resourceName('gone') }];
+    const world = new World({ ...nothingSaved, shown });
+    world.says('2');
+    world.endsEach(10_000, 5);
+    expect(world.state).to.equal('queued');
+    world.endsEach(10_000, 2);
+    expect(world.state).to.equal('CANARY 1');
+    world.endsEach(10_000, 16);
+    expect(world.state).to.equal('IDLE 0');
   });
 });
