@@ -40,8 +40,6 @@ export class UpstreamSubscription {
   error: ResourceError | undefined;
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
-  /** Delta: what was rejected on this stream may have been its answer, and does not come again. Nothing else says what it is. */
-  rejected = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
   expectedNames = new Set<ResourceName>();
 
@@ -65,7 +63,6 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
-    this.rejected = false;
     this.expectedNames = new Set();
   }
 
@@ -239,12 +236,12 @@ export class UpstreamSubscriptions {
 
 /**
  * The wildcards and globs that were sent on this stream and have had no response that may answer them. One that has an error
- * waits for something about itself: until then no response answers it. One of which something was rejected waits for a new stream.
+ * waits for something about itself: until then no response answers it.
  */
 export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
   return Iterator.from(subscriptions)
     .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
-    .filter(({ responseSeen, failed, rejected }) => !responseSeen && !failed && !rejected)
+    .filter(({ responseSeen, failed }) => !responseSeen && !failed)
     .toArray();
 }
 
