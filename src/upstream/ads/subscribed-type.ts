@@ -212,7 +212,8 @@ export abstract class SubscribedType {
       this.#toUnsubscribe.push(subscription);
       // A wildcard also if nothing was there yet, but not of types that clients invent: these are to be forgotten.
       const isKnown = subscription.isPlainWildcard && isKnownType(this.type);
-      if (isKnown || this.#has(subscription)) this.#mayReturn.add(subscription);
+      const hadSome = this.#has(subscription);
+      if (isKnown || hadSome) this.#mayReturn.add(subscription, hadSome);
     }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
@@ -232,12 +233,13 @@ export abstract class SubscribedType {
    * 0.13.4) send that again only when it has changed.
    */
   protected hasReturned(subscription: UpstreamSubscription): boolean {
-    return this.#mayReturn.has(subscription);
+    return this.#mayReturn.has(subscription, this.nonce !== '');
   }
 
   /** A wildcard comes back. go-control-plane sends only what has changed since, or nothing, and no answer shows that. */
   get needsNewStream(): boolean {
-    const isBack = (one: UpstreamSubscription): boolean => one.isPlainWildcard && this.hasReturned(one);
+    const isBack = (one: UpstreamSubscription): boolean =>
+      one.isPlainWildcard && one.requestNumber === 0 && this.hasReturned(one);
     const { resourceTimeoutMs } = this.stream.options;
     return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
   }

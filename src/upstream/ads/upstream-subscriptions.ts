@@ -300,22 +300,26 @@ const mostLeft = 100_000;
 
 /** Subscriptions for which upstream may have sent something on one stream, before they were unsubscribed. */
 export class LeftOnStream {
-  readonly #keys = new Set<string>();
+  /** Whether something was there of it. */
+  readonly #keys = new Map<string, boolean>();
 
   get size(): number {
     return this.#keys.size;
   }
 
-  add(subscription: UpstreamSubscription): void {
-    this.#keys.add(keyOf(subscription));
-    for (const oldest of this.#keys) {
+  add(subscription: UpstreamSubscription, hadSome: boolean): void {
+    const key = keyOf(subscription);
+    this.#keys.set(key, hadSome || this.#keys.get(key) === true);
+    for (const oldest of this.#keys.keys()) {
       if (this.#keys.size <= mostLeft) return;
       this.#keys.delete(oldest);
     }
   }
 
-  has(subscription: UpstreamSubscription): boolean {
-    return this.#keys.has(keyOf(subscription));
+  /** `answered`: upstream has sent something of the type, so also if nothing was there. */
+  has(subscription: UpstreamSubscription, answered: boolean): boolean {
+    const hadSome = this.#keys.get(keyOf(subscription));
+    return hadSome !== undefined && (hadSome || answered);
   }
 
   clear(): void {
