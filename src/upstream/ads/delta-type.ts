@@ -48,19 +48,12 @@ export class DeltaType extends SubscribedType {
   readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
   readonly #justAnswered = new Set<UpstreamSubscription>();
-  /** So many streams in a row were given up because something was rejected on them. */
-  #renewals = 0;
 
   /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
   protected onStartOver(resumed: boolean): void {
     this.#resendable.clear();
     this.unansweredUnsubscribed = new UnansweredUnsubscribed();
     this.#awaitingResend.clear();
-    const { type, stream } = this;
-    if (this.#renewals > 0)
-      stream.arm(`calm ${type}`, renewalMs.longest, () => {
-        this.#renewals = 0;
-      });
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
@@ -149,38 +142,6 @@ export class DeltaType extends SubscribedType {
     return deltaRequest(this.type, { nonce: this.nonce, error: this.lastNack });
   }
 
-  /**
-   * To the control plane it has been sent: it comes again only on a new stream. A relay of ours that feeds a worker or a sibling
-   * sends what is good of it again, in parts.
-   */
-  override reject(nonce: string, reason: string): void {
-    super.reject(nonce, reason);
-    if (this.stream.options.resourceTimeoutMs === undefined) return;
-    for (const subscription of this.subscriptions.all()) {
-      if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
-      subscription.rejected = true;
-      subscription.responseSeen = false;
-    }
-    this.stream.cancel(`calm ${this.type}`);
-    this.#renewOnceAccepted();
-  }
-
-  /** The longer, the more often: each stream may be told the same again. */
-  #renewOnceAccepted(): void {
-    const { type, stream } = this;
-    const wait = Math.min(renewalMs.first * 2 ** this.#renewals, renewalMs.longest);
-    stream.armOnce(`rejected ${type}`, wait, () => {
-      if (this.subscriptions.empty) return;
-      if (this.lastNack !== undefined) {
-        this.#renewOnceAccepted();
-        return;
-      }
-      this.#renewals++;
-      const reason = `a response of ${type} was rejected: a new stream gets what was good of it`;
-      stream.add({ kind: 'renew', reason });
-    });
-  }
-
   /** Silence about a name that this stream has delivered does not mean that it is absent: a new stream gets it. */
   #expectReturned(subscribed: readonly UpstreamSubscription[]): void {
     if (this.stream.options.resourceTimeoutMs === undefined) return;
@@ -228,7 +189,6 @@ export class DeltaType extends SubscribedType {
       this.#removeUnconfirmedOfName(subscription);
       return 'absent';
     }
-    if (subscription.rejected) return 'unknown';
     // An error keeps what is held. Of a name that is not held silence says that it does not exist, or one that is refused
     // for ever would withhold all others from a client that may have it (protocol §3.9).
     if (subscription.failed && this.holds(subscription)) return 'unknown';
@@ -530,9 +490,6 @@ export class DeltaType extends SubscribedType {
 
 /** More in one first request is refused by common servers' limits (protocol §5b). */
 const initialVersionsLimit = 3 * 1024 * 1024;
-
-/** After a rejection a new stream is opened so late, and twice as late each time, until one has none for the longest. */
-const renewalMs = { first: 1000, longest: 300_000 };
 
 /** What a delta response says: all of it judged, nothing of it done yet. */
 interface DeltaReading {

@@ -18,7 +18,7 @@ import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
-import { type Postponed, SubscribedType } from './subscribed-type.ts';
+import { SubscribedType } from './subscribed-type.ts';
 import { SubscribedAgain, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /**
@@ -168,9 +168,7 @@ export class SotwType extends SubscribedType {
   protected onTimeout(
     subscription: UpstreamSubscription,
     extended: boolean,
-  ): 'absent' | 'unknown' | Postponed {
-    // The rejected response may have been the answer, so nothing is concluded yet.
-    if (this.lastNack !== undefined) return 'silent';
+  ): 'absent' | 'unknown' | 'extend' {
     if (subscription.resolvedOnThisStream) return 'absent';
     const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.

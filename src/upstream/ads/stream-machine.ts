@@ -17,6 +17,8 @@ import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 const maxUnsolicited = 100;
 /** With so many types, those that are not used any more are forgotten. */
 const manyTypes = 256;
+/** So much of resource_timeout runs between new streams for wildcards that come back: names have had theirs. */
+const renewalShare = 4 / 3;
 
 /**
  * One stream to a control plane, as a machine without I/O and clock: what happens to it are its methods, and `ready` says
@@ -27,6 +29,8 @@ export class StreamMachine extends StreamEffects {
   /** Types that came on this stream and were never subscribed. */
   readonly #unsolicited = new Set<TypeUrl>();
   #connected = false;
+  /** For a wildcard that came back. The next one that does so waits, until the new stream has had time to say what is absent. */
+  #renewedLately = false;
   /** A response of which a part is still to be read, and by which rules. */
   #reading:
     | {
@@ -104,6 +108,12 @@ export class StreamMachine extends StreamEffects {
     this.startOver();
     this.#unsolicited.clear();
     for (const type of this.#types.values()) type.startOver(this, resumed);
+    const { resourceTimeoutMs } = this.options;
+    if (this.#renewedLately && resourceTimeoutMs !== undefined)
+      this.armInSilence('renewed', resourceTimeoutMs * renewalShare, () => {
+        this.#renewedLately = false;
+        this.flush();
+      });
     this.flush();
   }
 
@@ -156,12 +166,13 @@ export class StreamMachine extends StreamEffects {
     if (!this.#connected) return;
     const types = [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order);
     const returned = types.find(({ needsNewStream }) => needsNewStream);
-    if (returned !== undefined) {
+    if (returned !== undefined && !this.#renewedLately) {
+      this.#renewedLately = true;
       const reason = `the wildcard of ${returned.type} comes back: only a new stream gets all of it for certain`;
       this.add({ kind: 'renew', reason });
       return;
     }
-    for (const type of types) type.flush();
+    for (const type of types) if (!type.needsNewStream) type.flush();
     // Responses of these types are unsolicited from now on.
     if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.hasForgotten = true;
   }

@@ -44,10 +44,10 @@ const longestQuietWaitMs = 3000;
  */
 export const extensionShare = 15;
 /**
- * `extend`: the timeout is a little longer. `silent`: the control plane has said nothing at all, or nothing that was accepted,
- * so its time begins when it does.
+ * `extend`: the timeout is a little longer. `silent`: the control plane has said nothing at all, so its time begins
+ * when it does.
  */
-export type Postponed = 'extend' | 'silent';
+type Postponed = 'extend' | 'silent';
 /** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
@@ -212,8 +212,8 @@ export abstract class SubscribedType {
       this.#toUnsubscribe.push(subscription);
       // A wildcard also if nothing was there yet, but not of types that clients invent: these are to be forgotten.
       const isKnown = subscription.isPlainWildcard && isKnownType(this.type);
-      const hasSome = subscription.rejected || this.#has(subscription);
-      if (isKnown || hasSome) this.#mayReturn.add(subscription);
+      const hadSome = this.#has(subscription);
+      if (isKnown || hadSome) this.#mayReturn.add(subscription, hadSome);
     }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
@@ -233,12 +233,13 @@ export abstract class SubscribedType {
    * 0.13.4) send that again only when it has changed.
    */
   protected hasReturned(subscription: UpstreamSubscription): boolean {
-    return this.#mayReturn.has(subscription);
+    return this.#mayReturn.has(subscription, this.nonce !== '');
   }
 
   /** A wildcard comes back. go-control-plane sends only what has changed since, or nothing, and no answer shows that. */
   get needsNewStream(): boolean {
-    const isBack = (one: UpstreamSubscription): boolean => one.isPlainWildcard && this.hasReturned(one);
+    const isBack = (one: UpstreamSubscription): boolean =>
+      one.isPlainWildcard && one.requestNumber === 0 && this.hasReturned(one);
     const { resourceTimeoutMs } = this.stream.options;
     return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
   }
@@ -450,6 +451,11 @@ export abstract class SubscribedType {
     const isExtended = after === 'extend';
     const wait = isExtended ? resourceTimeoutMs / extensionShare : resourceTimeoutMs;
     this.stream[after === 'silent' ? 'armInSilence' : 'arm'](timer, wait, () => {
+      // The rejected response may have been the answer, so nothing is concluded yet.
+      if (this.lastNack !== undefined) {
+        this.#awaitExpiry(timer, subscriptions);
+        return;
+      }
       const left = subscriptions.filter((subscription) => this.subscriptions.has(subscription));
       const outcomes = Map.groupBy(left, (subscription) => this.onTimeout(subscription, isExtended));
       this.#concludeAbsent(outcomes.get('absent') ?? []);

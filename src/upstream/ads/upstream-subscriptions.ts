@@ -40,8 +40,6 @@ export class UpstreamSubscription {
   error: ResourceError | undefined;
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
-  /** Delta: what was rejected on this stream may have been its answer, and does not come again. Nothing else says what it is. */
-  rejected = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
   expectedNames = new Set<ResourceName>();
 
@@ -65,7 +63,6 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
-    this.rejected = false;
     this.expectedNames = new Set();
   }
 
@@ -239,12 +236,12 @@ export class UpstreamSubscriptions {
 
 /**
  * The wildcards and globs that were sent on this stream and have had no response that may answer them. One that has an error
- * waits for something about itself: until then no response answers it. One of which something was rejected waits for a new stream.
+ * waits for something about itself: until then no response answers it.
  */
 export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>): UpstreamSubscription[] {
   return Iterator.from(subscriptions)
     .filter(({ kind, requestNumber }) => kind !== 'name' && requestNumber > 0)
-    .filter(({ responseSeen, failed, rejected }) => !responseSeen && !failed && !rejected)
+    .filter(({ responseSeen, failed }) => !responseSeen && !failed)
     .toArray();
 }
 
@@ -303,22 +300,26 @@ const mostLeft = 100_000;
 
 /** Subscriptions for which upstream may have sent something on one stream, before they were unsubscribed. */
 export class LeftOnStream {
-  readonly #keys = new Set<string>();
+  /** Whether something was there of it. */
+  readonly #keys = new Map<string, boolean>();
 
   get size(): number {
     return this.#keys.size;
   }
 
-  add(subscription: UpstreamSubscription): void {
-    this.#keys.add(keyOf(subscription));
-    for (const oldest of this.#keys) {
+  add(subscription: UpstreamSubscription, hadSome: boolean): void {
+    const key = keyOf(subscription);
+    this.#keys.set(key, hadSome || this.#keys.get(key) === true);
+    for (const oldest of this.#keys.keys()) {
       if (this.#keys.size <= mostLeft) return;
       this.#keys.delete(oldest);
     }
   }
 
-  has(subscription: UpstreamSubscription): boolean {
-    return this.#keys.has(keyOf(subscription));
+  /** `answered`: upstream has sent something of the type, so also if nothing was there. */
+  has(subscription: UpstreamSubscription, answered: boolean): boolean {
+    const hadSome = this.#keys.get(keyOf(subscription));
+    return hadSome !== undefined && (hadSome || answered);
   }
 
   clear(): void {
