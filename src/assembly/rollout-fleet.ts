@@ -93,8 +93,17 @@ export class RelayFleet implements Fleet {
     return { complete: true, members: this.#members, canaries: this.#canaries };
   }
 
-  /** Undefined: it does not subscribe to what waits. */
+  /** With what it rejected before; undefined: it does not subscribe to what waits. */
   canary(stream: XdsStream, waiting: Waiting): CanaryStream | undefined {
+    const canary = this.#canaryNow(stream, waiting);
+    const before = this.#rejected.get(stream.id)?.canary;
+    if (canary === undefined || before === undefined || canary.standing.kind === 'rejected')
+      return canary ?? before;
+    // Its end is about what it has now.
+    return { ...canary, standing: before.standing };
+  }
+
+  #canaryNow(stream: XdsStream, waiting: Waiting): CanaryStream | undefined {
     if (this.#waiting === undefined) this.#begin(waiting);
     // What waits is known, and this stream may not have had its turn.
     for (const index of this.#unread) while (index.step());
@@ -103,19 +112,19 @@ export class RelayFleet implements Fleet {
     // One that has ended is not due: what waits may have come since the last look.
     const known = this.#due.has(id) ? undefined : this.#subscribers.get(id);
     const subscriber = known ?? this.#subscriber(stream);
-    const canary = subscriber && canaryOf(id, subscriber, waiting);
-    return canary?.standing.kind === 'rejected' ? canary : (this.#rejected.get(id)?.canary ?? canary);
+    return subscriber && canaryOf(id, subscriber, waiting);
   }
 
   /** A canary that rejects something is about to subscribe to something else, or to be somebody else. */
   changing(stream: XdsStream, waiting: Waiting): void {
     if (waiting.size === 0) return;
     this.touched(stream.id);
-    const canary = this.canary(stream, waiting);
+    const canary = this.#canaryNow(stream, waiting);
     if (canary?.standing.kind !== 'rejected' || !canary.standing.isFinal) return;
-    // It may reject something else then.
-    const before = { ...canary, stream: `${stream.id} before` };
-    this.#rejected.set(stream.id, { canary: before, names: canary.standing.names });
+    const { names } = canary.standing;
+    // It may reject something else then, and says nothing of the rest that it subscribed to.
+    const before = { ...canary, stream: `${stream.id} before`, names: [names] };
+    this.#rejected.set(stream.id, { canary: before, names });
   }
 
   /** What a stream says to what waits; undefined: it does not subscribe to it, or was not looked at yet. */

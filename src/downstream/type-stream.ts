@@ -151,8 +151,7 @@ export class TypeStream {
 
   /** `request` is one of the stream's protocol. */
   handle(request: Request, client: ClientContext): Result<Handled> {
-    // With the nonce of what it rejects this is an ACK of that (§3.4), though it may only unsubscribe it.
-    if (this.subscription?.responses.state === 'ERROR' && !this.repeats(request)) this.#context.changing();
+    if (this.#mayTakeBack(request)) this.#context.changing();
     const kind = this.#kindOf(request);
     // In delta the nonce does not gate what it subscribes to (§4.3); it answers only an outstanding response.
     if (kind === 'stale' && request.kind === 'sotw') return unchanged.stale;
@@ -163,6 +162,16 @@ export class TypeStream {
     this.#ahead = undefined;
     const step = of === request && ahead !== undefined ? ahead : this.#step(request, client);
     return step.ok ? this.#apply(step.value, request, kind, client) : step;
+  }
+
+  /**
+   * With the nonce of what it rejects a request is an ACK of that (§3.4), though it may only unsubscribe it. Others cost
+   * no look here: they leave what was rejected as it is, at least until `#select`.
+   */
+  #mayTakeBack(request: Request): boolean {
+    const { responses } = this.subscription ?? {};
+    const kind = responses?.classify(request.nonce, request.error !== undefined);
+    return kind === 'ack' && !this.repeats(request) && responses?.state === 'ERROR';
   }
 
   #apply(step: Step, request: Request, kind: RequestKind, client: ClientContext): Result<Handled> {

@@ -28,6 +28,7 @@ import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   answersOf,
   type CanaryStream,
+  isAbout,
   Judged,
   keysOf,
   matching,
@@ -565,8 +566,9 @@ export class Rollout {
   }
 
   /** Of a survey that is not complete: what is unknown, and who rejected something before. */
-  #canariesOf({ classes }: Change): readonly CanaryStream[] {
-    const known = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
+  #canariesOf({ classes, keys }: Change): readonly CanaryStream[] {
+    const all = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
+    const known = all.filter((one) => isAbout(one, keys));
     return this.#survey.complete ? known : [unknownCanary, ...known];
   }
 

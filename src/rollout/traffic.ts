@@ -186,10 +186,7 @@ export class Traffic implements VerdictSource {
     // Only clients of these classes are compared from now on.
     for (const one of this.#streams.values())
       if (!all.has(one.classKey)) one.take(this.#hasFrozen(one) ? 'between' : undefined);
-    for (const { change, isNew } of changes) {
-      if (isNew) for (const key of change.keys) this.#fresh.add(key);
-      if (isNew || !change.keys.isDisjointFrom(this.#fresh)) this.#restart(change);
-    }
+    this.#restart(changes);
     if (changes.every(({ canaries }) => canaries !== undefined)) this.#fresh.clear();
     const peers = Map.groupBy(this.#streams.values(), ({ classKey }) => classKey);
     const verdicts = new Map<Change, TrafficHistory>();
@@ -221,8 +218,15 @@ export class Traffic implements VerdictSource {
     return this.#frozen.get(node) === classKey;
   }
 
-  /** What its clients have is another now. */
-  #restart({ classes }: Change): void {
+  /** What clients of these have may be another now: there may be thousands of changes, and of clients. */
+  #restart(changes: readonly HeardChange[]): void {
+    const classes = new Set<string>();
+    for (const { change, isNew } of changes) {
+      if (isNew) for (const key of change.keys) this.#fresh.add(key);
+      if (!isNew && change.keys.isDisjointFrom(this.#fresh)) continue;
+      for (const classKey of change.classes) classes.add(classKey);
+    }
+    if (classes.size === 0) return;
     for (const one of this.#streams.values()) if (classes.has(one.classKey)) one.restart();
     for (const [of, verdict] of this.#verdicts)
       if (!of.classes.isDisjointFrom(classes)) this.#verdicts.set(of, { ...verdict, recent: [] });

@@ -39,6 +39,10 @@ export interface CanaryStream {
 export const subscribesTo = (stream: CanaryStream, names: ReadonlySet<string>): boolean =>
   names.values().every((name) => stream.names.some((subscribed) => subscribed.has(name)));
 
+/** Who has rejected something, and unsubscribed it, says nothing to the other changes of its class. */
+export const isAbout = ({ standing }: CanaryStream, names: ReadonlySet<string>): boolean =>
+  standing.kind !== 'rejected' || !standing.names.isDisjointFrom(names);
+
 /** How many of them have answered, and what. */
 export function answersOf(canaries: readonly CanaryStream[]): {
   readonly accepted: number;

@@ -27,13 +27,18 @@ class Canary {
   #nonce = '';
   #names: readonly string[] = [];
   readonly #ended: CanaryStream[] = [];
+  /** How often it was looked at because its subscription was about to change. */
+  looks = 0;
 
   constructor(protocol: 'sotw' | 'delta', short: 'rds' | 'cds' = 'rds') {
     this.#short = short;
     this.#lab = new InMemoryRelay({
       access: () => ALLOW_ALL.ofCanaries,
       admission: {
-        changing: (stream) => this.#fleet.changing(stream, waiting),
+        changing: (stream) => {
+          this.looks++;
+          this.#fleet.changing(stream, waiting);
+        },
         closed: (stream) => {
           this.#ended.push(this.#fleet.canary(stream, waiting) ?? unknownCanary);
           this.#fleet.touched(stream.id);
@@ -61,10 +66,10 @@ class Canary {
   }
 
   /** It answers what it was sent last. */
-  says({ rejects = false, subscribesTo = this.#names, env }: Answer = {}): void {
+  says({ rejects = false, subscribesTo = this.#names, env, nonce }: Answer = {}): void {
     this.#nonce = this.#client.received().at(-1)?.nonce ?? this.#nonce;
     const request = {
-      responseNonce: this.#nonce,
+      responseNonce: nonce ?? this.#nonce,
       ...(env === undefined ? {} : { node: node({ env }) }),
       ...(rejects ? { errorDetail: { code: 13, message: 'no' } } : {}),
     };
@@ -89,7 +94,10 @@ class Canary {
   heard(): readonly string[] {
     const { canaries } = this.#fleet.survey(waiting);
     this.#fleet.stop();
-    return [...canaries.map(textOf), ...this.#ended.map((one) => `ended: ${textOf(one)}`)];
+    return [
+      ...canaries.map(textOf),
+      ...this.#ended.map((one) => `ended: ${textOf(one)} of ${keysIn(one.names)}`),
+    ];
   }
 }
 
@@ -97,12 +105,15 @@ interface Answer {
   readonly rejects?: boolean;
   readonly subscribesTo?: readonly string[];
   readonly env?: string;
+  readonly nonce?: string;
 }
 
 function textOf({ classKey, standing, names }: CanaryStream): string {
   const of = standing.kind === 'rejected' ? [standing.names] : names;
-  return `${classKey} ${standing.kind} ${of.flatMap((keys) => [...keys]).join()}`;
+  return `${classKey} ${standing.kind} ${keysIn(of)}`;
 }
+
+const keysIn = (sets: CanaryStream['names']): string => sets.flatMap((keys) => [...keys]).join();
 
 const [a, b] = ['a', 'b'].map((name) => nameKey(rds, resourceName(name)));
 const [prod, test] = ['prod', 'test'].map((env) => JSON.stringify([['env', env]]));
@@ -185,7 +196,41 @@ describe('the clients as a rollout sees them', () => {
         canary.says({ rejects: true, subscribesTo: ['b'] });
         canary.ends();
       },
-      hears: [`ended: ${prod} rejected ${a}`],
+      hears: [`ended: ${prod} rejected ${a} of ${b}`],
+    },
+    {
+      rule: 'so does one that unsubscribes all, and ends: it is an end of nothing else',
+      does: (canary) => {
+        canary.says({ rejects: true, subscribesTo: ['b'] });
+        canary.says({ subscribesTo: [] });
+        canary.ends();
+      },
+      hears: [`ended: ${prod} rejected ${a} of ${a}`],
+    },
+    {
+      rule: 'one that is of another class then ends in that',
+      does: (canary) => {
+        canary.says({ rejects: true });
+        canary.says({ env: 'test' });
+        canary.says();
+        canary.ends();
+      },
+      hears: [`ended: ${test} rejected ${a} of ${a},${b}`],
+    },
+    {
+      rule: 'one that rejects something else in another class has rejected it in the first',
+      does: (canary) => {
+        canary.says({ rejects: true, subscribesTo: ['b', 'c'] });
+        canary.gets('c', '1');
+        canary.says();
+        canary.says({ env: 'test' });
+        canary.says();
+        canary.gets('c', '2');
+        canary.says({ rejects: true });
+        canary.says({ subscribesTo: ['b'] });
+        canary.says();
+      },
+      hears: [`${test} accepted ${b}`, `${prod} rejected ${a}`],
     },
     {
       rule: 'not so once upstream says something else there',
@@ -209,6 +254,13 @@ describe('the clients as a rollout sees them', () => {
         expect(canary.heard()).to.deep.equal(hears);
       });
     }
+
+  it('sotw, a canary rejects what waits: stale requests cost no look', () => {
+    const canary = new Canary('sotw');
+    canary.says({ rejects: true });
+    for (let count = 0; count < 10; count++) canary.says({ subscribesTo: [`c${count}`], nonce: 'stale' });
+    expect(canary.looks).to.equal(0);
+  });
 
   it('sotw, a canary rejects a whole state, and unsubscribes a part of it: it has rejected it', () => {
     const canary = new Canary('sotw', 'cds');

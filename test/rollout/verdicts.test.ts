@@ -42,6 +42,8 @@ class Setting {
   canaries: CanaryStream[] = [];
   /** With two classes, each subscribes to a name of its own. */
   classOf: (nodeKey: string) => string = () => 'one';
+  /** Nobody subscribes to it. */
+  unsubscribed = '';
 
   constructor(saved: SavedRollout = nothingSaved) {
     this.saved = saved;
@@ -184,7 +186,7 @@ class Setting {
   }
 
   #subscribed(nodeKey: string, waiting: Parameters<Fleet['survey']>[0]): string[] {
-    const all = [...(waiting.get(cds) ?? [])];
+    const all = [...(waiting.get(cds) ?? [])].filter((name) => name !== this.unsubscribed);
     const isAlone = this.classOf('n1') === this.classOf('n2');
     const own = isAlone ? all : all.filter((name) => name === (nodeKey === 'n1' ? 'a' : 'b'));
     return own.map((name) => nameKey(cds, name));
@@ -394,6 +396,29 @@ describe('promote', () => {
     const again = setting.rollout.promote({}, 'looks good');
     expect(again.ok ? '' : again.error).to.include('it is held (cds a: no)');
   });
+
+  for (const onFailure of ['HOLD', 'DISCARD'] as const) {
+    it(`on_failure: ${onFailure}: what a canary rejected before it unsubscribed it keeps no other change of its class from going on`, () => {
+      const setting = new Setting();
+      setting.rollout.reload({ ...withoutCanaries([cds]), onFailure });
+      setting.says({ puts: released });
+      setting.clock.advance(minute);
+      setting.unsubscribed = 'a';
+      const [a, b] = ['a', 'b'].map((name) => new Set([nameKey(cds, resourceName(name))]));
+      const no = { kind: 'rejected', reason: 'cds a: no', names: a ?? new Set(), isFinal: true } as const;
+      const one = { node: 'n1', classKey: 'one' };
+      const names = [b ?? new Set<string>()];
+      setting.canaries = [
+        { ...one, stream: 's1', standing: { kind: 'accepted' }, names },
+        { ...one, stream: 's1 before', standing: no, names: [no.names] },
+      ];
+      setting.says({ puts: bad });
+      setting.clock.advance(minute);
+      const waits = setting.store.held.pending.map(({ name, masked }) => [name, masked]);
+      expect(waits).to.deep.equal([['a', onFailure === 'HOLD' ? undefined : 'discarded']]);
+      if (onFailure === 'HOLD') expect(setting.state).to.equal(held);
+    });
+  }
 });
 
 describe('canaries in a freeze', () => {
