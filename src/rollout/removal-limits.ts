@@ -34,6 +34,8 @@ export class RemovalLimits implements VerdictSource {
   readonly #limits: () => readonly RemovalLimit[];
   /** Of what waits now, by upstream and type. */
   readonly #excesses = new Map<string, Excess>();
+  /** Since when the removals are judged, by `nameKey`: what is frozen or queued waits for something else. */
+  #since: ReadonlyMap<string, number> = new Map();
   /** What an operator has let through, by `nameKey`, until nothing waits. */
   readonly #waived = new Set<string>();
 
@@ -44,6 +46,9 @@ export class RemovalLimits implements VerdictSource {
 
   look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
     this.#excesses.clear();
+    const removed = changes.flatMap(({ change }) => change.names.filter((one) => one.removed));
+    const sinceOf = ({ key, since }: PendingName): number => Math.max(since, this.#since.get(key) ?? now);
+    this.#since = new Map(removed.map((one) => [one.key, sinceOf(one)]));
     const known = new Map<string, Removals>();
     const removals = (upstream: string, type: TypeUrl): Removals =>
       getOrMake(known, keyOf(upstream, type), () => {
@@ -72,13 +77,14 @@ export class RemovalLimits implements VerdictSource {
     for (const limit of this.#limits()) {
       const { name: upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
       if (maxRemovalPercent === undefined) continue;
-      const isRecent = (one: PendingName): boolean => now < one.since + maxRemovalHoldMs;
+      const sinceOf = ({ key, since }: PendingName): number => this.#since.get(key) ?? since;
+      const isRecent = (one: PendingName): boolean => now < sinceOf(one) + maxRemovalHoldMs;
       const own = names.filter((one) => this.#isUnjudged(one) && one.upstream === upstream && isRecent(one));
       for (const type of new Set(own.map((one) => one.type))) {
         const { removed, released, unjudged } = removals(upstream, type);
         const recent = unjudged.filter(isRecent);
         if (Math.min(removed, recent.length) * 100 <= maxRemovalPercent * released) continue;
-        const since = recent.reduce((first, one) => Math.min(first, one.since), now);
+        const since = recent.reduce((first, one) => Math.min(first, sinceOf(one)), now);
         yield { type, count: Math.min(removed, unjudged.length), since, released, limit, names: unjudged };
       }
     }

@@ -93,11 +93,11 @@ class World {
     this.put('1');
   }
 
-  removes(some = names): void {
+  removes(some = names, changes = some.length): void {
     const removals = some.map((name) => ({ name, constraints: UNCONSTRAINED }));
     this.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
     this.#settle(100);
-    expect(this.rollout.report().changes).to.have.length(some.length);
+    expect(this.rollout.report().changes).to.have.length(changes);
   }
 
   #settle(milliseconds: number): void {
@@ -166,6 +166,17 @@ describe('many changes that wait', () => {
     expect(world.rollout.heldRemovals('script')).to.have.length(1);
     world.removes(names);
     expect(world.after(45_000).released).to.equal(names.length);
+  });
+
+  it('what was frozen meanwhile is held for as long from the end of the freeze', () => {
+    const world = new World({ maxRemovalPercent: 10, onFailure: 'HOLD' });
+    expect(world.rollout.freeze({}, { operator: 'somebody', reason: 'a test' }).ok).to.equal(true);
+    world.removes(names, 0);
+    world.after(120_000);
+    expect(world.rollout.unfreeze({}).ok).to.equal(true);
+    expect(world.rollout.heldRemovals('script')).to.have.length(1);
+    expect(world.after(59_000).released, 'within the hold').to.equal(0);
+    expect(world.after(32_000).released).to.equal(names.length);
   });
 
   it('what an operator lets through is what is removed then, and not what is removed later', () => {
