@@ -344,7 +344,7 @@ function stream(
       };
       const hasRoom = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
       if (hasRoom) return;
-      if (allowed > 0) allowed--;
+      if (allowed > 0) allowed = waiting < stuck.mostBytes ? allowed - 1 : 0;
       if (allowed === 0) call.pause();
       if (unread === undefined) waitForReader();
     },
