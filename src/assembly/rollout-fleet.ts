@@ -64,11 +64,8 @@ export class RelayFleet implements Fleet {
   /** The same until a subscriber comes, goes or changes. */
   #members: readonly Member[] | undefined;
   #canaries: readonly CanaryStream[] = [];
-  /** By stream: what it rejected before it subscribed to something else, and which names, as long as these wait. */
-  readonly #rejected = new Map<
-    string,
-    { readonly canary: CanaryStream; readonly names: ReadonlySet<string> }
-  >();
+  /** By stream: as it was when it rejected these names, before it subscribed to something else. As long as they wait. */
+  readonly #rejected = new Map<string, CanaryStream>();
   readonly #slices: Sweep;
 
   /** `looked`: all streams have been looked at, and there is a survey. */
@@ -96,7 +93,7 @@ export class RelayFleet implements Fleet {
   /** With what it rejected before; undefined: it does not subscribe to what waits. */
   canary(stream: XdsStream, waiting: Waiting): CanaryStream | undefined {
     const canary = this.#canaryNow(stream, waiting);
-    const before = this.#rejected.get(stream.id)?.canary;
+    const before = this.#rejected.get(stream.id);
     if (canary === undefined || before === undefined || canary.standing.kind === 'rejected')
       return canary ?? before;
     // Its end is about what it has now.
@@ -124,7 +121,7 @@ export class RelayFleet implements Fleet {
     const { names } = canary.standing;
     // It may reject something else then, and says nothing of the rest that it subscribed to.
     const before = { ...canary, stream: `${stream.id} before`, names: [names] };
-    this.#rejected.set(stream.id, { canary: before, names });
+    this.#rejected.set(stream.id, before);
   }
 
   /** What a stream says to what waits; undefined: it does not subscribe to it, or was not looked at yet. */
@@ -212,7 +209,7 @@ export class RelayFleet implements Fleet {
     if (this.#rejected.size === 0) return;
     const all = new Set(keys);
     for (const [id, { names }] of this.#rejected)
-      if (isOver(!names.isDisjointFrom(all))) this.#rejected.delete(id);
+      if (isOver(names.some((own) => !own.isDisjointFrom(all)))) this.#rejected.delete(id);
   }
 
   /** A slice of what is to be done; false: there is more. */
@@ -276,10 +273,10 @@ export class RelayFleet implements Fleet {
       canaries.push(canary);
       const before = this.#rejected.get(id);
       // It has only subscribed to more: it may accept that after all.
-      if (before?.canary.classKey === canary.classKey && subscribesTo(canary, before.names))
+      if (before?.classKey === canary.classKey && before.names.every((own) => subscribesTo(canary, own)))
         this.#rejected.delete(id);
     }
-    return [...canaries, ...this.#rejected.values().map(({ canary }) => canary)];
+    return [...canaries, ...this.#rejected.values()];
   }
 }
 

@@ -52,9 +52,8 @@ export class RemovalLimits implements VerdictSource {
     const known = new Map<string, Removals>();
     const removals = (upstream: string, type: TypeUrl): Removals =>
       getOrMake(known, keyOf(upstream, type), () => {
-        const isOf = (one: PendingName): boolean =>
-          one.upstream === upstream && one.type === type && this.#isUnjudged(one);
-        const unjudged = changes.flatMap(({ change }) => change.names.filter(isOf));
+        const own = removed.filter((one) => one.upstream === upstream && one.type === type);
+        const unjudged = own.filter((one) => this.#isUnjudged(one));
         return { ...this.#gate.removals({ upstream, type }), unjudged };
       });
     return changes.map(({ change }) => {

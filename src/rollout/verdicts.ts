@@ -1,6 +1,6 @@
 import type { ResourceName } from '../model/brand.ts';
 import { includes, nameKey, type Scope, type TypedName } from '../model/holds.ts';
-import { getOrMake, isEqual } from '../model/maps.ts';
+import { countIn, getOrMake, isEqual } from '../model/maps.ts';
 import type { Gate, HeldVariant, PendingChange, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
@@ -574,10 +574,12 @@ const keyOf = ({ classKey, node }: Node): string => JSON.stringify([classKey, no
 /** How many, by class and node. */
 function streamsOf(canaries: readonly CanaryStream[]): ReadonlyMap<string, ReadonlyMap<string, number>> {
   const streams = new Map<string, Map<string, number>>();
-  for (const { classKey, node } of canaries) {
-    const own = getOrMake(streams, classKey, () => new Map());
-    own.set(node, (own.get(node) ?? 0) + 1);
-  }
+  for (const { classKey, node } of canaries)
+    countIn(
+      getOrMake(streams, classKey, () => new Map()),
+      node,
+      1,
+    );
   return streams;
 }
 

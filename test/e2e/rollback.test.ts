@@ -58,6 +58,19 @@ describe('rollback', function () {
     });
   }
 
+  /** A relay that persists has had shop 1, and has shop 2. */
+  async function twoRevisions() {
+    const directory = stack.use(temporaryDirectory());
+    const persisted = { cache: { persistence: { path: directory.path } } };
+    write(['shop', '1']);
+    await start(persisted);
+    await client.gets('cds', ['shop: 1']);
+    write(['shop', '2']);
+    await client.gets('cds', ['shop: 2']);
+    await reaches(2);
+    return persisted;
+  }
+
   it('gives everybody what there was, whatever upstream says, until unfreeze', async () => {
     write(['shop', '1'], ['old', '1']);
     await start();
@@ -141,14 +154,7 @@ describe('rollback', function () {
   });
 
   it('is on disk when it is answered, with what it was closed at: a kill changes nothing', async () => {
-    const directory = stack.use(temporaryDirectory());
-    const persisted = { cache: { persistence: { path: directory.path } } };
-    write(['shop', '1']);
-    await start(persisted);
-    await client.gets('cds', ['shop: 1']);
-    write(['shop', '2']);
-    await client.gets('cds', ['shop: 2']);
-    await reaches(2);
+    const persisted = await twoRevisions();
     expect(await operate(relay, 'Rollback', { to: 1 })).to.deep.include({ status: 200 });
     relay.signal('SIGKILL');
     await relay.exited;
@@ -232,14 +238,7 @@ describe('rollback', function () {
   });
 
   it('reaches back over a restart, where the cache is persisted', async () => {
-    const directory = stack.use(temporaryDirectory());
-    const persisted = { cache: { persistence: { path: directory.path } } };
-    write(['shop', '1']);
-    await start(persisted);
-    await client.gets('cds', ['shop: 1']);
-    write(['shop', '2']);
-    await client.gets('cds', ['shop: 2']);
-    await reaches(2);
+    const persisted = await twoRevisions();
     await end();
 
     await start(persisted);

@@ -99,6 +99,15 @@ class Setting {
     );
   }
 
+  /** n1 was elected, and goes back once the workers have what was released. */
+  goesBack(): void {
+    this.elected = ['n1'];
+    this.fleet.moved();
+    this.undelivered.add('released');
+    this.elected = [];
+    this.fleet.moved();
+  }
+
   standings(): readonly string[] {
     return this.fleet.survey(this.waiting).canaries.map(({ standing }) => standing.kind);
   }
@@ -160,11 +169,7 @@ describe('the clients of workers', () => {
 
   it('a worker that does not take what was released keeps nobody on the side of canaries', () => {
     const setting = new Setting();
-    setting.elected = ['n1'];
-    setting.fleet.moved();
-    setting.undelivered.add('released');
-    setting.elected = [];
-    setting.fleet.moved();
+    setting.goesBack();
     setting.clock.advance(10_000);
     expect(setting.told.at(-1)).to.deep.include({ kind: 'canaries', named: new Set() });
   });
@@ -291,11 +296,7 @@ describe('the clients of workers', () => {
 
   it('a worker that starts hears what the others were told, not what they will be', () => {
     const setting = new Setting();
-    setting.elected = ['n1'];
-    setting.fleet.moved();
-    setting.undelivered.add('released');
-    setting.elected = [];
-    setting.fleet.moved();
+    setting.goesBack();
     expect(setting.fleet.told?.named).to.deep.equal(new Set(['n1']));
   });
 });
