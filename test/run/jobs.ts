@@ -20,18 +20,19 @@ export const waits =
 /** `test`: for `npm test`; `more`: for `npm run test:more`. */
 export type Extent = 'test' | 'more';
 
-/** What jobs took that took longer than two seconds: the longest come first, so that the end does not wait for one. */
+/** What jobs took, in seconds: the longest come first, so that the end does not wait for one. */
 const durationsFile = join(import.meta.dirname, 'durations.json');
 const durations = z
   .object({ test: z.record(z.string(), z.number()), more: z.record(z.string(), z.number()) })
   .parse(JSON.parse(readFileSync(durationsFile, 'utf8')));
 
+/** It may be long. */
+const ofNew = 600;
+
 /** For the next runs. `seconds`: by the names of all jobs of a whole run. */
 export function recordDurations(extent: Extent, seconds: ReadonlyMap<string, number>): void {
-  const long = [...seconds]
-    .map(([name, took]) => [name, Math.round(took)] as const)
-    .filter(([, took]) => took > 2);
-  const sorted = Object.fromEntries(long.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  const rounded = Array.from(seconds, ([name, took]) => [name, Math.round(took)] as const);
+  const sorted = Object.fromEntries(rounded.toSorted(([a], [b]) => (a < b ? -1 : 1)));
   writeFileSync(durationsFile, `${JSON.stringify({ ...durations, [extent]: sorted }, undefined, 2)}\n`);
 }
 
@@ -54,7 +55,7 @@ export function jobsOf(extent: Extent, parts: readonly string[] = []): readonly 
     .filter((file) => parts.length === 0 || parts.some((part) => file.includes(part)))
     .toSorted();
   const units = Map.groupBy(files, (file) => (isAlone(file) || waits.test(file) ? file : folderOf(file)));
-  const took = (name: string): number => durations[extent][name] ?? 0;
+  const took = (name: string): number => durations[extent][name] ?? ofNew;
   return [...units]
     .map(([name, files]): Job => ({ name, files, lane: isAlone(name) ? 'alone' : 'side by side' }))
     .toSorted((a, b) => took(b.name) - took(a.name));
