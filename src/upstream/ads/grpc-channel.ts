@@ -274,8 +274,9 @@ function stream(
   /** Its end comes after what it has sent, and grpc-js says nothing of what was written to one that has ended. */
   const waitForReader = (until = clock.monotonic() + unreadMs): void => {
     isRead();
-    unread = clock.after(Math.min(stuck.lookMs, until - clock.monotonic()), () => {
-      if (clock.monotonic() >= until) {
+    const left = until - clock.monotonic();
+    unread = clock.after(Math.min(stuck.lookMs, left), () => {
+      if (left <= stuck.lookMs) {
         close(`the control plane has read nothing for ${unreadMs / 1000} s`, Code.UNAVAILABLE);
         call.cancel();
         return;
