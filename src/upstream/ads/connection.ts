@@ -87,6 +87,13 @@ interface Up {
   silence: Timer | 'accepted' | undefined;
 }
 
+/** As the endpoint is judged by it. */
+interface OpenStream {
+  readonly since: number;
+  /** It has had a response. */
+  answered: boolean;
+}
+
 type State =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'waiting'; readonly timer: Timer }
@@ -111,10 +118,11 @@ export class AdsConnection {
   #state: State = { kind: 'stopped' };
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
-  /** Streams that have not ended on this connection before a response. */
-  readonly #mayStillAnswer = new Set<object>();
+  readonly #open = new Map<object, OpenStream>();
   /** Streams that ended on this connection before any response. */
   readonly #endedUnanswered = new Set<object>();
+  /** Since when streams end so, and none works; undefined: some stream works, or none has ended so. */
+  #refusedSince: number | undefined;
   /** Why streams ended before any response, on this connection or an earlier one. */
   readonly #refusals = new WeakMap<object, string>();
   #everConnected = false;
@@ -184,11 +192,11 @@ export class AdsConnection {
 
   /** A stream is about to be opened. */
   opening(stream: object): void {
-    if (!this.#endedUnanswered.has(stream)) this.#mayStillAnswer.add(stream);
+    const { clock, resourceTimeoutMs } = this.options;
+    this.#open.set(stream, { since: clock.monotonic(), answered: false });
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
-    const { clock, resourceTimeoutMs } = this.options;
     if (state.silence !== undefined || state.answered || resourceTimeoutMs === undefined) return;
     state.silence = clock.after(resourceTimeoutMs, () => this.#silent(state));
   }
@@ -196,10 +204,13 @@ export class AdsConnection {
   /** A response that can be read has arrived on a stream with this header. */
   answered(stream: object, via: string): void {
     this.#via.answered(via);
+    const open = this.#open.get(stream);
+    if (open !== undefined) open.answered = true;
+    this.#refusedSince = undefined;
     const refusal = this.#refusals.get(stream);
     if (refusal !== undefined) {
       if (this.#lastError === refusal) this.#lastError = '';
-      this.closed(stream);
+      this.#forgetRefusals(stream);
       this.#changed();
     }
     const state = this.#state;
@@ -214,16 +225,19 @@ export class AdsConnection {
   }
 
   /**
-   * A stream with this header ended before any response; without a code the relay has closed it. The connection is given
-   * up only if no other stream on it works or may still work. True: it is given up.
+   * A stream with this header ended before any response; without a code the relay has closed it. True: the connection is
+   * given up.
    */
   unanswered(stream: object, reason: string, via: string, code?: Code): boolean {
     this.#via.unanswered(via, code);
-    if (this.#state.kind !== 'up') return false;
-    this.#mayStillAnswer.delete(stream);
+    const state = this.#state;
+    if (state.kind !== 'up') return false;
+    const open = this.#open.get(stream);
+    this.#open.delete(stream);
     this.#endedUnanswered.add(stream);
-    if (!this.#state.answered && this.#mayStillAnswer.size === 0) {
-      this.#reject(reason);
+    const failure = state.answered ? this.#failsNow(open, reason) : this.#refusesAll(reason);
+    if (failure !== undefined) {
+      this.#reject(failure);
       this.#isRefused = true;
       return true;
     }
@@ -236,21 +250,56 @@ export class AdsConnection {
     return false;
   }
 
+  /** A connection without any response fails once no other stream on it may still have one. Why; undefined: it has not. */
+  #refusesAll(reason: string): string | undefined {
+    const mayAnswer = Iterator.from(this.#open.keys()).some((stream) => !this.#endedUnanswered.has(stream));
+    return mayAnswer ? undefined : reason;
+  }
+
+  /**
+   * An endpoint that has worked may be a proxy whose control plane is gone. Control planes restart, and proxies end what is
+   * idle: it fails when streams end without a response for `resource_timeout`, and none works meanwhile. `ended`: the last.
+   */
+  #failsNow(ended: OpenStream | undefined, reason: string): string | undefined {
+    const now = this.options.clock.monotonic();
+    const patience = this.#patience;
+    // In delta, a control plane that has nothing new is silent.
+    const works = ({ since, answered }: OpenStream): boolean => answered || now - since >= patience / 2;
+    if (ended !== undefined && works(ended)) this.#refusedSince = undefined;
+    else this.#refusedSince ??= now;
+    if (this.#refusedSince === undefined || now - this.#refusedSince < patience) return undefined;
+    if (Iterator.from(this.#open.values()).some(works)) return undefined;
+    return `for ${formatSeconds(patience / 1000)} each stream has ended without a response: ${reason}`;
+  }
+
+  get #patience(): number {
+    const { resourceTimeoutMs, backoff } = this.options;
+    return resourceTimeoutMs ?? backoff.maxMs;
+  }
+
   /**
    * A stream ended that had responses. Many control planes end streams regularly, and a response that is too large ends
    * each new stream: both are logged once.
    */
-  ended(reason: string): void {
+  ended(stream: object, reason: string): void {
+    this.#open.delete(stream);
+    this.#refusedSince = undefined;
     const fields = { endpoint: this.#name(this.#failover.current), reason };
     this.conditions.add('ended', reason, 'warn', 'a stream ended, and another one is opened', fields);
   }
 
-  /** The stream has a response, or is not needed any more: its failure does not count any longer. */
+  /** The stream is not needed any more: its failure does not count any longer. */
   closed(stream: object): void {
-    this.#mayStillAnswer.delete(stream);
+    this.#open.delete(stream);
+    this.#forgetRefusals(stream);
+  }
+
+  #forgetRefusals(stream: object): void {
     this.#endedUnanswered.delete(stream);
     this.#refusals.delete(stream);
-    if (this.#endedUnanswered.size === 0) this.conditions.forget('stream');
+    if (this.#endedUnanswered.size > 0) return;
+    this.#refusedSince = undefined;
+    this.conditions.forget('stream');
   }
 
   /** A wildcard was not answered in time, though every control plane that works answers wildcards. */
@@ -304,8 +353,9 @@ export class AdsConnection {
     this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
     const isRecovery = this.#failover.connected();
     this.#watchPreferred();
-    this.#mayStillAnswer.clear();
+    this.#open.clear();
     this.#endedUnanswered.clear();
+    this.#refusedSince = undefined;
     this.#everConnected = true;
     if (isRecovery) this.#recovered(endpoint);
     for (const user of [...this.#users()]) user.up();
@@ -319,7 +369,7 @@ export class AdsConnection {
     return this.#state.kind === 'up' && !this.#state.asked;
   }
 
-  /** `lost`: as in `down`; `asked`: the control plane has asked for another connection. */
+  /** `lost`: as in `down`, undefined: it is rejected; `asked`: the control plane has asked for another connection. */
   #over(reason: string, lost: string | undefined, asked = false): void {
     const { clock, backoff, metrics } = this.options;
     const failover = this.#failover;
@@ -328,8 +378,10 @@ export class AdsConnection {
     this.#endProbe();
     const unanswered = state.kind === 'up' && state.asked && !state.answered;
     const worked = state.kind === 'up' && !unanswered;
-    if (worked && clock.monotonic() - state.since >= backoff.maxMs) failover.backoff.reset();
-    const wait = worked ? failover.lost() : failover.failed(unanswered ? 'unanswered' : 'unreachable');
+    const workedUntil = this.#refusedSince ?? clock.monotonic();
+    if (worked && workedUntil - state.since >= backoff.maxMs) failover.lasted();
+    const failure = state.kind === 'up' ? 'unanswered' : 'unreachable';
+    const wait = worked && lost !== undefined ? failover.lost() : failover.failed(failure);
     const timer = clock.after(wait, () => {
       metrics.reconnect?.();
       this.#connect();
@@ -440,8 +492,7 @@ function endSilence(state: Up): void {
 /** Which endpoint is next and when: the policy of one upstream, without connections and clock. */
 export class Failover {
   readonly #count: number;
-  /** Starts over when a connection that ended had responses and lasted long. */
-  readonly backoff: Backoff;
+  readonly #backoff: Backoff;
   /** How many times longer than usual an endpoint must hold a connection before the relay goes back to it. */
   readonly #penalties: number[];
   /** Endpoints that have answered, and not been silent since. */
@@ -458,7 +509,7 @@ export class Failover {
   /** `count` endpoints, in order of preference. */
   constructor(count: number, backoff: Backoff) {
     this.#count = count;
-    this.backoff = backoff;
+    this.#backoff = backoff;
     this.#penalties = Array.from({ length: count }, () => 1);
   }
 
@@ -491,7 +542,6 @@ export class Failover {
   answered(): void {
     this.#failures = 0;
     this.#sawSilence = false;
-    this.#penalties[this.#current] = 1;
     this.#trusted.add(this.#current);
   }
 
@@ -512,13 +562,19 @@ export class Failover {
     }
     this.#failures++;
     this.#current = (this.#current + 1) % this.#count;
-    return this.#failures % this.#count === 0 ? this.backoff.next() : 0;
+    return this.#failures % this.#count === 0 ? this.#backoff.next() : 0;
+  }
+
+  /** A connection that had worked, and lasted long, is over. */
+  lasted(): void {
+    this.#backoff.reset();
+    this.#penalties[this.#current] = 1;
   }
 
   /** A connection that had worked ended: the same endpoint is tried first, because its versions are still valid there. */
   lost(): number {
     this.#failures = 0;
-    return this.backoff.next();
+    return this.#backoff.next();
   }
 
   /** How many times `failback_after` a preferred endpoint must hold a connection. */

@@ -532,14 +532,15 @@ class AdsStream {
   #fail(reason: string): void {
     const open = this.#open;
     if (open === undefined) return;
-    this.#closeStream();
+    this.#endStream();
+    this.#session.suspicion.closed(this.#id, this.#connection.options.clock.monotonic());
     if (!this.#isGivenUp(open, reason)) this.#openLater();
   }
 
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
   #isGivenUp(open: OpenStream, reason: string, code?: Code): boolean {
     if (!open.answered) return this.#connection.unanswered(this, reason, open.via, code);
-    this.#connection.ended(reason);
+    this.#connection.ended(this, reason);
     return false;
   }
 

@@ -59,7 +59,7 @@ describe('failover', () => {
     failover.connected();
     failover.answered();
     expect(failover.lost()).to.equal(400);
-    failover.backoff.reset();
+    failover.lasted();
     expect(failover.lost()).to.equal(100);
   });
 
@@ -71,12 +71,14 @@ describe('failover', () => {
     expect(failover.current).to.equal(1);
   });
 
-  it('an endpoint that was silent must prove itself for longer', () => {
+  it('an endpoint that was silent must prove itself for longer, until it has worked for a while', () => {
     const failover = policy(2);
     failover.failed('unanswered');
     expect(failover.penalty(0)).to.equal(2);
     failover.failedBack(0);
     failover.answered();
+    expect(failover.penalty(0)).to.equal(2);
+    failover.lasted();
     expect(failover.penalty(0)).to.equal(1);
   });
 });
