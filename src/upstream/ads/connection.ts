@@ -265,10 +265,12 @@ export class AdsConnection {
     const patience = this.#patience;
     // In delta, a control plane that has nothing new is silent.
     const works = ({ since, answered }: OpenStream): boolean => answered || now - since >= patience / 2;
-    if (ended !== undefined && works(ended)) this.#refusedSince = undefined;
-    else this.#refusedSince ??= now;
-    if (this.#refusedSince === undefined || now - this.#refusedSince < patience) return undefined;
-    if (Iterator.from(this.#open.values()).some(works)) return undefined;
+    if ((ended !== undefined && works(ended)) || Iterator.from(this.#open.values()).some(works)) {
+      this.#refusedSince = undefined;
+      return undefined;
+    }
+    this.#refusedSince ??= now;
+    if (now - this.#refusedSince < patience) return undefined;
     return `for ${formatSeconds(patience / 1000)} each stream has ended without a response: ${reason}`;
   }
 
