@@ -43,7 +43,8 @@ const step = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('apply' as const),
       holder: fc.nat(1),
-      puts: fc.array(variant, { maxLength: 3 }),
+      // A response with two bodies of one identity is a NACK (protocol §5b.8).
+      puts: fc.uniqueArray(variant, { maxLength: 3, selector: (one) => `${one.name} ${one.constraints}` }),
       removals: fc.array(variant, { maxLength: 2 }),
       heartbeats: fc.array(variant, { maxLength: 1 }),
       errors: fc.array(variant, { maxLength: 1 }),
