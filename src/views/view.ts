@@ -28,18 +28,13 @@ import {
   LayeredItems,
   valueAt,
 } from './item.ts';
+import { Payment } from './payment.ts';
 import { type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
 const maxScannedForms = 8;
 
 const none: readonly never[] = [];
-
-/** What a subscribed name costs, with its interest here and upstream (SECURITY.md); measured. */
-const bytesPerView = 4096;
-const bytesPerName = 2600;
-const bytesPerCharacter = 8;
-const fewSubscribers = 8;
 
 /** Of an item whose value is looked up next. */
 const nothingYet = { revision: 0, value: 'unknown', older: undefined } as const;
@@ -83,8 +78,7 @@ export class View {
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
-  /** Of the only peer that subscribes. */
-  #payer: Payer | undefined;
+  readonly #payment = new Payment();
   /** Cursors that have moved to another view and whose clients still have what this one showed. */
   readonly anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
@@ -177,6 +171,10 @@ export class View {
     return this.#unresolvedNames;
   }
 
+  get payer(): Payer | undefined {
+    return this.#payment.payer;
+  }
+
   /** Streams, and classes of polls: a class counts once, however many poll. */
   get subscribed(): number {
     return this.#subscribers.size - this.#polling;
@@ -185,25 +183,27 @@ export class View {
   /** `before`: the view that it comes from. What it lacked there, it has lacked since then. */
   join(subscriber: ViewSubscriber, before?: View): void {
     if (before !== undefined) this.#lacksAs(before);
-    const isFirst = this.#subscribers.size === 0;
     if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
     this.#subscribers.add(subscriber);
-    if (isFirst || subscriber.payer !== this.#payer) this.#paidBy(isFirst ? subscriber.payer : undefined);
+    this.#usedBy(subscriber.payer);
   }
 
   quit(subscriber: ViewSubscriber): void {
     if (this.#subscribers.delete(subscriber) && subscriber.polls === 'client') this.#polling--;
-    // Only few are looked at: of many, others have nearly always a part.
-    if (this.#subscribers.size <= fewSubscribers) this.#paidBy(onlyPayer(this.#subscribers));
+    this.#usedBy(this.payer);
   }
 
-  #paidBy(payer: Payer | undefined): void {
-    if (payer === this.#payer) return;
-    const { size, length } = this.selection;
-    const bytes = bytesPerView + size * bytesPerName + length * bytesPerCharacter;
-    this.#payer?.keeps(-bytes);
-    payer?.keeps(bytes);
-    this.#payer = payer;
+  /** Its users have changed, and `payer` is that of one of them. */
+  #usedBy(payer: Payer | undefined): void {
+    const users = [this.#subscribers, this.#dependents];
+    const isPaidAnew = this.#payment.usedBy(payer, users, this.selection, this.#members);
+    const { base } = this;
+    if (isPaidAnew && base !== undefined) base.#usedBy(this.payer);
+  }
+
+  /** How many resources its wildcards and globs show, that of a base left out. */
+  get #members(): number {
+    return this.base === undefined && this.selection.hasCollection ? this.#own.size : 0;
   }
 
   itemOf(locator: boolean, parameters: Parameters, spelling: string): Item | undefined {
@@ -281,6 +281,7 @@ export class View {
     this.#referencesSince.clear();
     this.#removedSince.clear();
     this.atHead = {};
+    this.#payment.renew(this.selection, this.#members);
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     return true;
   }
@@ -330,6 +331,7 @@ export class View {
     const { base } = this;
     if (base === undefined) return;
     base.#dependents.delete(this);
+    base.#usedBy(base.payer);
     base.#caughtUp(this);
   }
 
@@ -652,12 +654,6 @@ function keepEarlier<Key>(times: Map<Key, number>, key: Key, time: number): bool
   if (known === undefined || time >= known) return false;
   times.set(key, time);
   return true;
-}
-
-function onlyPayer(subscribers: Iterable<ViewSubscriber>): Payer | undefined {
-  const payers = new Set([...subscribers].map(({ payer }) => payer));
-  const [only] = payers;
-  return payers.size === 1 ? only : undefined;
 }
 
 /** version_info of the upstream response that brought what a new view shows; may be empty. */

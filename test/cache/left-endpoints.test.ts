@@ -156,7 +156,7 @@ const step = fc.oneof(
     arbitrary: fc.record({
       kind: fc.constant('apply' as const),
       holder: fc.constantFrom(wildcard, named),
-      puts: fc.array(some, { maxLength: 2 }),
+      puts: fc.uniqueArray(some, { maxLength: 2, selector: (one) => `${one.name} ${one.constraints.key}` }),
       removals: fc.array(some, { maxLength: 1 }),
       complete: fc.boolean(),
       cannotDelete: fc.boolean(),

@@ -28,6 +28,22 @@ const requestFor = (stream: number, names: number): Buffer =>
     ),
   );
 
+/** A delta request for wildcards with parameters that nobody else has. */
+const wildcardsFor = (stream: number): Buffer =>
+  frameOf(
+    toBinary(
+      DeltaDiscoveryRequestSchema,
+      create(DeltaDiscoveryRequestSchema, {
+        node: { id: 'hungry' },
+        typeUrl: typeOf('cds'),
+        resourceLocatorsSubscribe: Array.from({ length: 16 }, (_, set) => ({
+          name: '*',
+          dynamicParameters: { invented: `${stream}-${set}` },
+        })),
+      }),
+    ),
+  );
+
 describe('the account of a peer, on a running relay', function () {
   this.timeout(60_000);
   let files: ResourceFiles;
@@ -82,5 +98,35 @@ describe('the account of a peer, on a running relay', function () {
     expect(good.status).to.equal(undefined);
     from[Symbol.dispose]();
     await eventually(async () => expect(await relay.metric('peer_held_bytes')).to.be.below(MB));
+  });
+
+  it('so is what wildcards with invented parameters show', async function () {
+    if (attacker === undefined) this.skip();
+    using many = new ResourceFiles();
+    many.write('cds', new Map(Array.from({ length: 1000 }, (_, index) => [`c${index}`, '0'])));
+    await using relay = await RelayProcess.startMeasurable({
+      upstreams: [many.upstream],
+      limits: { max_held_bytes_per_peer: 16 * MB },
+    });
+    await using good = new XdsClient(relay.xds, 'delta');
+    good.subscribe('cds');
+    await good.gets('cds');
+    const before = await relay.memory();
+    using from = new RawConnection(relay.xds, undefined, attacker);
+    await from.ready();
+    const streams: RawStream[] = [];
+    for (let index = 0; index < 20; index++) {
+      const stream = from.call(`/${ADS_SERVICE}/DeltaAggregatedResources`);
+      stream.stream.write(wildcardsFor(index));
+      streams.push(stream);
+    }
+    const refused = (): readonly RawStream[] => streams.filter(({ status }) => status !== undefined);
+    // 16 times 1,000 resources are 6.4 MB: two streams have room.
+    await eventually(() => expect(refused().length).to.be.at.least(17), { timeout: 30_000 });
+    for (const { status } of refused())
+      expect(status?.details).to.match(/^address 127\.0\.0\.2 .*limits\.max_held_bytes_per_peer/);
+    const { used } = await relay.memory();
+    expect((used - before.used) / MB).to.be.below(64);
+    expect(good.status).to.equal(undefined);
   });
 });

@@ -425,6 +425,42 @@ describe('views', () => {
       expect(other.kept).to.equal(0);
     });
 
+    it('has a share for each resource that a wildcard shows, as they come and go', () => {
+      const bench = new Bench();
+      const purse = new Purse();
+      const many = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`c${index}`, '1']));
+      bench.full(many);
+      const subscription = bench.open(named('*'), wake, purse);
+      const before = purse.kept;
+      expect(before).to.be.above(1000 * 190);
+      bench.full(Object.fromEntries(Object.entries(many).slice(500)));
+      subscription.take(() => true);
+      bench.full(Object.fromEntries(Object.entries(many).slice(600)));
+      expect(purse.kept).to.be.below(0.7 * before);
+      bench.full(many);
+      expect(purse.kept).to.be.within(0.9 * before, 1.1 * before);
+      subscription.close();
+      expect(purse.kept).to.equal(0);
+    });
+
+    it('is that of a wildcard too where each client has names beside it, until another peer has them', () => {
+      const bench = new Bench();
+      const [one, other] = [new Purse(), new Purse()];
+      bench.full(Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`c${index}`, '1'])));
+      const members = 1000 * 190;
+      const subscriptions = Array.from({ length: 12 }, (_, index) =>
+        bench.open(named('*', `n${index}`), wake, one),
+      );
+      expect(one.kept).to.be.within(members, 3 * members);
+      const another = bench.open(named('*', 'x'), wake, other);
+      expect(one.kept + other.kept).to.be.below(members);
+      for (const subscription of subscriptions) subscription.close();
+      expect(one.kept).to.equal(0);
+      expect(other.kept).to.be.above(members);
+      another.close();
+      expect(other.kept).to.equal(0);
+    });
+
     it('is for a client too that is kept what is gone while a wildcard is not answered', () => {
       const bench = new Bench();
       const purse = new Purse();

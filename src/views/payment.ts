@@ -1,0 +1,58 @@
+import type { Selection } from '../model/selection.ts';
+import type { Payer } from '../model/time-slices.ts';
+
+/** In bytes, measured. A name: with its interest here and upstream (SECURITY.md). A member: a resource of a wildcard or glob. */
+const costs = { view: 4096, name: 2600, character: 8, member: 400 } as const;
+/** So many members more or less do not count. */
+const fewMembers = 100;
+const fewUsers = 8;
+
+/** Whose account a view's memory goes to: that of the only peer that uses it. What several share counts for none of them. */
+export class Payment {
+  #payer: Payer | undefined;
+  /** Bytes. */
+  #paid = 0;
+
+  get payer(): Payer | undefined {
+    return this.#payer;
+  }
+
+  /**
+   * The users have changed, and `payer` is that of one of them. Of many not all are looked at: others have nearly always a
+   * part. True: another one pays now.
+   */
+  usedBy(
+    payer: Payer | undefined,
+    users: readonly ReadonlySet<{ readonly payer: Payer | undefined }>[],
+    selection: Selection,
+    members: number,
+  ): boolean {
+    const count = users.reduce((sum, some) => sum + some.size, 0);
+    const shared = payer === this.#payer ? payer : undefined;
+    const next = count <= fewUsers ? onlyPayer(users) : shared;
+    if (next === this.#payer) return false;
+    this.#payer?.keeps(-this.#paid);
+    this.#payer = next;
+    this.#paid = costOf(selection, members);
+    next?.keeps(this.#paid);
+    return true;
+  }
+
+  /** It shows more or fewer members. */
+  renew(selection: Selection, members: number): void {
+    if (this.#payer === undefined) return;
+    const more = costOf(selection, members) - this.#paid;
+    if (Math.abs(more) <= fewMembers * costs.member) return;
+    this.#payer.keeps(more);
+    this.#paid += more;
+  }
+}
+
+const costOf = ({ size, length }: Selection, members: number): number =>
+  costs.view + size * costs.name + length * costs.character + members * costs.member;
+
+function onlyPayer(users: readonly Iterable<{ readonly payer: Payer | undefined }>[]): Payer | undefined {
+  const payers = new Set(users.flatMap((some) => Array.from(some, ({ payer }) => payer)));
+  const [only] = payers;
+  return payers.size === 1 ? only : undefined;
+}
