@@ -1,5 +1,6 @@
 import type { Side } from '../model/access.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
+import { countIn } from '../model/maps.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { type Gate, isLacking, type PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
@@ -12,18 +13,23 @@ export class Needed {
   readonly #gate: Gate;
   /** By `nameKey`: of what was pending then. */
   #needed: ReadonlySet<string> = new Set();
-  /** What would be needed if upstream removed it. */
-  #references: ReadonlySet<Reference> = new Set();
+  /** What is kept as it is, and what it refers to. */
+  readonly #kept: Readonly<Record<Side, Kept>>;
+  /** The same of what is needed by that. */
+  #more: ReadonlySet<Reference> = new Set();
   #pending: readonly PendingName[] | undefined;
 
   constructor(gate: Gate) {
     this.#gate = gate;
+    this.#kept = { released: new Kept(gate, 'released'), canary: new Kept(gate, 'canary') };
   }
 
   readonly has = ({ type, name }: TypedName): boolean => this.#needed.has(nameKey(type, name));
 
+  /** Whether it would be needed if upstream removed it. */
   mayBe({ type, name }: TypedName): boolean {
-    return this.#references.has(reference(typeInfo(type).short, name));
+    const one = reference(typeInfo(type).short, name);
+    return this.#kept.released.refersTo(one) || this.#kept.canary.refersTo(one) || this.#more.has(one);
   }
 
   /** `isJudged`: there is a rollout. `queues`: something else is queued, which stays so. */
@@ -31,12 +37,17 @@ export class Needed {
     const gate = this.#gate;
     if (this.#pending === gate.pending) return;
     this.#pending = gate.pending;
-    const references = new Set<Reference>();
-    const neededBy = (side: Side): ReadonlySet<string> =>
-      isJudged ? neededIn(gate, side, references) : new Set();
+    const { kept = [], rest = [] } = isJudged
+      ? Object.groupBy(gate.pending, (one) => (isKept(one) ? 'kept' : 'rest'))
+      : {};
+    const more = new Set<Reference>();
+    const neededBy = (side: Side): ReadonlySet<string> => {
+      this.#kept[side].look(kept);
+      return neededIn(gate, this.#kept[side], kept.length === 0 ? [] : rest, more);
+    };
     const byCanaries = neededBy('canary');
     this.#needed = neededBy('released').union(byCanaries);
-    this.#references = references;
+    this.#more = more;
     // What canaries have refers to it again: they went back to what everybody has.
     const isMissed = (one: PendingName): boolean => byCanaries.has(one.key) && hasLost(gate, one, 'canary');
     const missed = new Set(gate.pending.filter(isMissed).map(({ key }) => key));
@@ -56,26 +67,77 @@ export class Needed {
   }
 }
 
+/** What a side has of names that are discarded or frozen refers to so much: often thousands, of which few change at a time. */
+class Kept {
+  readonly #gate: Contents;
+  readonly #side: Side;
+  /** By `nameKey`. */
+  readonly #of = new Map<
+    string,
+    { readonly name: PendingName; readonly references: ReadonlySet<Reference> }
+  >();
+  readonly #counts = new Map<Reference, number>();
+
+  constructor(gate: Contents, side: Side) {
+    this.#gate = gate;
+    this.#side = side;
+  }
+
+  refersTo(one: Reference): boolean {
+    return this.#counts.has(one);
+  }
+
+  /** A name whose content is another is another object. */
+  look(names: readonly PendingName[]): void {
+    for (const name of names) {
+      const known = this.#of.get(name.key);
+      if (known?.name === name) continue;
+      if (known !== undefined) this.#count(known.references, -1);
+      const references = referencesOfAll(this.#gate, [name], this.#side);
+      this.#of.set(name.key, { name, references });
+      this.#count(references, 1);
+    }
+    if (this.#of.size === names.length) return;
+    const keys = new Set(names.map(({ key }) => key));
+    for (const [key, { references }] of this.#of) {
+      if (keys.has(key)) continue;
+      this.#of.delete(key);
+      this.#count(references, -1);
+    }
+  }
+
+  #count(references: ReadonlySet<Reference>, more: number): void {
+    for (const one of references) countIn(this.#counts, one, more);
+  }
+}
+
+const isKept = ({ masked }: PendingName): boolean => masked !== undefined && masked !== 'queued';
+
 /**
  * What upstream removes, and what a side needs: what it has of something that is discarded or frozen refers to it. A
  * control plane that moves a route removes the old cluster once the relay has accepted the new route, and so does not
- * know that nobody has it. By `nameKey`. `all`: what else it refers to is added to these.
+ * know that nobody has it. By `nameKey`. `rest`: what else is pending. `more`: what that refers to is added to these.
  */
-function neededIn(gate: Contents, side: Side, all: Set<Reference>): ReadonlySet<string> {
-  const isKept = ({ masked }: PendingName): boolean => masked !== undefined && masked !== 'queued';
-  const kept = gate.pending.filter(isKept);
+function neededIn(
+  gate: Contents,
+  kept: Kept,
+  rest: readonly PendingName[],
+  more: Set<Reference>,
+): ReadonlySet<string> {
   const needed = new Set<string>();
-  let left = kept.length === 0 ? [] : gate.pending.filter((one) => !isKept(one));
-  // What is needed needs something itself. It is there as everybody has it.
-  let references = referencesOfAll(gate, kept, side);
-  while (references.size > 0) {
-    for (const one of references) all.add(one);
+  let left = rest;
+  let isNeeded = (one: Reference): boolean => kept.refersTo(one);
+  while (left.length > 0) {
     const isReferredTo = ({ type, name }: PendingName): boolean =>
-      references.has(reference(typeInfo(type).short, name));
+      isNeeded(reference(typeInfo(type).short, name));
     const added = left.filter((one) => isReferredTo(one) && isRemoved(gate, one));
+    if (added.length === 0) break;
     left = left.filter((one) => !isReferredTo(one));
     for (const { key } of added) needed.add(key);
-    references = referencesOfAll(gate, added, 'released');
+    // What is needed needs something itself. It is there as everybody has it.
+    const references = referencesOfAll(gate, added, 'released');
+    for (const one of references) more.add(one);
+    isNeeded = (one) => references.has(one);
   }
   return needed;
 }

@@ -80,14 +80,14 @@ export class Verdicts {
   }
 
   /** In a freeze upstream says something else than canaries have: what was found bad of that is so when it waits again. */
-  #freezes(found: () => readonly Verdict[], left: ReadonlySet<string>): void {
+  #freezes(found: readonly Verdict[], left: ReadonlySet<string>): void {
+    const bad = found.filter(({ names }) => !names.isDisjointFrom(left));
+    if (bad.length === 0) return;
     const { pending } = this.#gate;
     const isFrozen = ({ masked }: PendingName): boolean => masked === 'frozen';
     const keys = new Set(pending.flatMap((one) => (isFrozen(one) && left.has(one.key) ? one.key : [])));
-    if (keys.size === 0) return;
-    const bad = found().filter(({ names }) => !names.isDisjointFrom(keys));
     this.#restore(
-      bad,
+      bad.filter(({ names }) => !names.isDisjointFrom(keys)),
       pending.filter((one) => isJudged(one) || isFrozen(one)),
     );
   }
@@ -110,7 +110,7 @@ export class Verdicts {
     const keys = new Set(keysOf([...joined, ...left]));
     this.#unsaved.verdicts ||= this.#found.some(({ names }) => !names.isDisjointFrom(keys));
     this.#left(keysOf(left));
-    if (left.length > 0) this.#freezes(found, new Set(keysOf(left)));
+    if (left.length > 0) this.#freezes(found(), new Set(keysOf(left)));
     return new Set(keysOf(joined).filter((key) => this.#isAgain(key)));
   }
 

@@ -235,4 +235,28 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
       expect(world.after()).to.equal('other a');
     });
   });
+
+  it('is read when it changes, and not all that is frozen with each update', () => {
+    const world = new World();
+    const names = Array.from({ length: 500 }, (_, index) => `c${index}`);
+    const all = (content: string): Partial<Transaction> => ({
+      puts: names.map((name) => put(cds, name, content)),
+    });
+    for (const name of names)
+      world.store.addInterest({ type: cds, selector: resourceName(name), parameters: NO_PARAMETERS });
+    world.says(cds, all('1'));
+    world.after();
+    world.rollout.freeze({}, decision);
+    world.says(cds, all('2'));
+    world.says(cds, { puts: [put(cds, 'c0', '3')] });
+    const { held } = world.store;
+    const contentOf = held.contentOf.bind(held);
+    let reads = 0;
+    held.contentOf = (...one) => {
+      reads++;
+      return contentOf(...one);
+    };
+    world.hears(cds, { puts: [put(cds, 'c1', '3')] });
+    expect(reads).to.be.within(1, 10);
+  });
 });
