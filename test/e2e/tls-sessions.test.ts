@@ -1,5 +1,5 @@
 import { randomBytes } from 'node:crypto';
-import { writeFileSync } from 'node:fs';
+import { renameSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { cases } from '../support/cases.ts';
@@ -149,10 +149,15 @@ describe('TLS sessions, on the real process', function () {
     if (one === undefined || two === undefined) throw new Error('no replicas');
     const all = await tickets(one);
     expect(await resumed(two, all)).to.deep.equal([true, true]);
-    writeFileSync(secrets[1] ?? '', randomBytes(32));
+    // At once, as the relay reads at any time.
+    const replace = (content: string | Buffer): void => {
+      writeFileSync(join(directory.path, 'next'), content);
+      renameSync(join(directory.path, 'next'), secrets[1] ?? '');
+    };
+    replace(randomBytes(32));
     await two.says(/^certificate reloaded/);
     expect(await resumed(two, all)).to.deep.equal([false, false]);
-    writeFileSync(secrets[1] ?? '', 'too short');
+    replace('too short');
     const [refused] = await two.says(/^a new certificate is refused/);
     expect(refused?.['error']).to.contain('session_ticket_secret_file has 9 bytes');
   });
