@@ -10,6 +10,7 @@ import { Code } from '../../wire/grpc-status.ts';
 import type { Claims } from '../claims.ts';
 import { addressesTransport } from './addresses-transport.ts';
 import type { Channel, ChannelHandler, Transport } from './channel.ts';
+import { EndpointHealth } from './endpoint-health.ts';
 import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
 import { type Awaited, mostAwaited } from './stream-effects.ts';
@@ -87,13 +88,6 @@ interface Up {
   silence: Timer | 'accepted' | undefined;
 }
 
-/** As the endpoint is judged by it. */
-interface OpenStream {
-  readonly since: number;
-  /** It has had a response. */
-  answered: boolean;
-}
-
 type State =
   | { readonly kind: 'stopped' }
   | { readonly kind: 'waiting'; readonly timer: Timer }
@@ -118,11 +112,7 @@ export class AdsConnection {
   #state: State = { kind: 'stopped' };
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
-  readonly #open = new Map<object, OpenStream>();
-  /** Streams that ended on this connection before any response. */
-  readonly #endedUnanswered = new Set<object>();
-  /** Since when streams end so, and none works; undefined: some stream works, or none has ended so. */
-  #refusedSince: number | undefined;
+  readonly #health: EndpointHealth;
   /** Why streams ended before any response, on this connection or an earlier one. */
   readonly #refusals = new WeakMap<object, string>();
   #everConnected = false;
@@ -141,6 +131,7 @@ export class AdsConnection {
     this.#via = new AnnouncedVia(options.via, options.clock);
     this.#transport =
       options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
+    this.#health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
     this.#failover = new Failover(
       options.endpoints.length,
       new Backoff(backoff.initialMs, backoff.maxMs, random),
@@ -168,7 +159,7 @@ export class AdsConnection {
       staleSince: this.#staleSince,
       lastError: this.#lastError,
       warning: this.#via.warning,
-      refusedStreams: Math.max(this.#endedUnanswered.size, this.#isRefused ? 1 : 0),
+      refusedStreams: Math.max(this.#health.refused, this.#isRefused ? 1 : 0),
     };
   }
 
@@ -193,7 +184,7 @@ export class AdsConnection {
   /** A stream is about to be opened. */
   opening(stream: object): void {
     const { clock, resourceTimeoutMs } = this.options;
-    this.#open.set(stream, { since: clock.monotonic(), answered: false });
+    this.#health.opening(stream);
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
@@ -204,9 +195,7 @@ export class AdsConnection {
   /** A response that can be read has arrived on a stream with this header. */
   answered(stream: object, via: string): void {
     this.#via.answered(via);
-    const open = this.#open.get(stream);
-    if (open !== undefined) open.answered = true;
-    this.#refusedSince = undefined;
+    this.#health.answered(stream);
     const refusal = this.#refusals.get(stream);
     if (refusal !== undefined) {
       if (this.#lastError === refusal) this.#lastError = '';
@@ -225,19 +214,17 @@ export class AdsConnection {
   }
 
   /**
-   * A stream with this header ended before any response; without a code the relay has closed it. True: the connection is
-   * given up.
+   * A stream with this header ended before any response; without a code the relay has closed it. `isSuspect`: what it asks
+   * may be the cause. True: the connection is given up.
    */
-  unanswered(stream: object, reason: string, via: string, code?: Code): boolean {
+  unanswered(stream: object, reason: string, via: string, isSuspect: boolean, code?: Code): boolean {
     this.#via.unanswered(via, code);
     const state = this.#state;
     if (state.kind !== 'up') return false;
-    const open = this.#open.get(stream);
-    this.#open.delete(stream);
-    this.#endedUnanswered.add(stream);
-    const failure = state.answered ? this.#failsNow(open, reason) : this.#refusesAll(reason);
-    if (failure !== undefined) {
-      this.#reject(failure);
+    if (this.#health.refuses(stream, state.answered, isSuspect ? code : undefined)) {
+      const seconds = formatSeconds((this.options.resourceTimeoutMs ?? 0) / 1000);
+      const since = state.answered ? `for ${seconds} each stream has ended without a response: ` : '';
+      this.#reject(`${since}${reason}`);
       this.#isRefused = true;
       return true;
     }
@@ -250,58 +237,26 @@ export class AdsConnection {
     return false;
   }
 
-  /** A connection without any response fails once no other stream on it may still have one. Why; undefined: it has not. */
-  #refusesAll(reason: string): string | undefined {
-    const mayAnswer = Iterator.from(this.#open.keys()).some((stream) => !this.#endedUnanswered.has(stream));
-    return mayAnswer ? undefined : reason;
-  }
-
-  /**
-   * An endpoint that has worked may be a proxy whose control plane is gone. Control planes restart, and proxies end what is
-   * idle: it fails when streams end without a response for `resource_timeout`, and none works meanwhile. `ended`: the last.
-   */
-  #failsNow(ended: OpenStream | undefined, reason: string): string | undefined {
-    const now = this.options.clock.monotonic();
-    const patience = this.#patience;
-    // In delta, a control plane that has nothing new is silent.
-    const works = ({ since, answered }: OpenStream): boolean => answered || now - since >= patience / 2;
-    if ((ended !== undefined && works(ended)) || Iterator.from(this.#open.values()).some(works)) {
-      this.#refusedSince = undefined;
-      return undefined;
-    }
-    this.#refusedSince ??= now;
-    if (now - this.#refusedSince < patience) return undefined;
-    return `for ${formatSeconds(patience / 1000)} each stream has ended without a response: ${reason}`;
-  }
-
-  get #patience(): number {
-    const { resourceTimeoutMs, backoff } = this.options;
-    return resourceTimeoutMs ?? backoff.maxMs;
-  }
-
   /**
    * A stream ended that had responses. Many control planes end streams regularly, and a response that is too large ends
    * each new stream: both are logged once.
    */
   ended(stream: object, reason: string): void {
-    this.#open.delete(stream);
-    this.#refusedSince = undefined;
+    this.#health.ended(stream);
     const fields = { endpoint: this.#name(this.#failover.current), reason };
     this.conditions.add('ended', reason, 'warn', 'a stream ended, and another one is opened', fields);
   }
 
   /** The stream is not needed any more: its failure does not count any longer. */
   closed(stream: object): void {
-    this.#open.delete(stream);
+    this.#health.ended(stream);
     this.#forgetRefusals(stream);
   }
 
   #forgetRefusals(stream: object): void {
-    this.#endedUnanswered.delete(stream);
+    this.#health.forget(stream);
     this.#refusals.delete(stream);
-    if (this.#endedUnanswered.size > 0) return;
-    this.#refusedSince = undefined;
-    this.conditions.forget('stream');
+    if (this.#health.refused === 0) this.conditions.forget('stream');
   }
 
   /** A wildcard was not answered in time, though every control plane that works answers wildcards. */
@@ -321,6 +276,8 @@ export class AdsConnection {
     }
     state.silence = 'accepted';
     this.#failover.acceptSilence();
+    this.#isRefused = false;
+    if (this.#health.refused === 0) this.#lastError = '';
     // A control plane that lost nothing but what is held may never say so: that is no reason to call it out of date.
     this.#staleSince = undefined;
     this.#changed();
@@ -355,9 +312,7 @@ export class AdsConnection {
     this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
     const isRecovery = this.#failover.connected();
     this.#watchPreferred();
-    this.#open.clear();
-    this.#endedUnanswered.clear();
-    this.#refusedSince = undefined;
+    this.#health.startOver();
     this.#everConnected = true;
     if (isRecovery) this.#recovered(endpoint);
     for (const user of [...this.#users()]) user.up();
@@ -373,15 +328,14 @@ export class AdsConnection {
 
   /** `lost`: as in `down`, undefined: it is rejected; `asked`: the control plane has asked for another connection. */
   #over(reason: string, lost: string | undefined, asked = false): void {
-    const { clock, backoff, metrics } = this.options;
+    const { clock, metrics } = this.options;
     const failover = this.#failover;
     const state = this.#state;
     const endpoint = failover.current;
     this.#endProbe();
     const unanswered = state.kind === 'up' && state.asked && !state.answered;
     const worked = state.kind === 'up' && !unanswered;
-    const workedUntil = this.#refusedSince ?? clock.monotonic();
-    if (worked && workedUntil - state.since >= backoff.maxMs) failover.lasted();
+    if (worked) this.#credit(state);
     const failure = state.kind === 'up' ? 'unanswered' : 'unreachable';
     const wait = worked && lost !== undefined ? failover.lost() : failover.failed(failure);
     const timer = clock.after(wait, () => {
@@ -399,6 +353,11 @@ export class AdsConnection {
       this.#say(endpoint, 'warn', 'control plane failed', reason);
     }
     this.#changed();
+  }
+
+  /** The connection is over, and may have worked for a while. */
+  #credit({ since }: Up): void {
+    if (this.#health.workedAt - since >= this.options.backoff.maxMs) this.#failover.lasted();
   }
 
   #down(state: Up, lost: string | undefined): void {
@@ -445,6 +404,7 @@ export class AdsConnection {
     state.channel.close();
     this.#probe = undefined;
     this.#state = { kind: 'connecting', channel };
+    this.#credit(state);
     this.#down(state, undefined);
     this.#failover.failedBack(endpoint);
     this.#connected(channel, endpoint);

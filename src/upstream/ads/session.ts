@@ -457,17 +457,20 @@ class AdsStream {
 
   #reopen(): void {
     if (this.#open === undefined) return;
-    this.#closeStream();
+    this.#endOwn();
     this.#openStream();
   }
 
   /** Also if it was closed already and the next one waits for its backoff. */
   #closeStream(): void {
-    if (this.#open !== undefined) {
-      this.#endStream();
-      this.#session.suspicion.closed(this.#id, this.#connection.options.clock.monotonic());
-    }
+    if (this.#open !== undefined) this.#endOwn();
     this.#connection.closed(this);
+  }
+
+  /** The relay itself ends it, so its requests are not suspected. */
+  #endOwn(): void {
+    this.#endStream();
+    this.#session.suspicion.closed(this.#id, this.#connection.options.clock.monotonic());
   }
 
   #endStream(): void {
@@ -528,18 +531,17 @@ class AdsStream {
     else this.#openLater();
   }
 
-  /** The relay itself closes the stream, so its requests are not suspected. */
   #fail(reason: string): void {
     const open = this.#open;
     if (open === undefined) return;
-    this.#endStream();
-    this.#session.suspicion.closed(this.#id, this.#connection.options.clock.monotonic());
+    this.#endOwn();
     if (!this.#isGivenUp(open, reason)) this.#openLater();
   }
 
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
   #isGivenUp(open: OpenStream, reason: string, code?: Code): boolean {
-    if (!open.answered) return this.#connection.unanswered(this, reason, open.via, code);
+    if (!open.answered)
+      return this.#connection.unanswered(this, reason, open.via, isIsolated(this.#id), code);
     this.#connection.ended(this, reason);
     return false;
   }

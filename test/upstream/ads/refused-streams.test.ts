@@ -41,8 +41,12 @@ const refuses: Behaviour = (_, stream) => stream.end();
 const ofType = ({ typeUrl }: DeltaDiscoveryRequest, type: string): boolean => typeUrl === typeOf(type);
 
 /** An upstream of so many endpoints, in a time that passes when it is told to. They work until it is said otherwise. */
-function setting(count: number, part: { readonly backoffMs?: number } = {}) {
+function setting(
+  count: number,
+  part: { readonly backoffMs?: number; readonly resourceTimeoutMs?: number } = {},
+) {
   const clock = new VirtualClock();
+  let via = 'r';
   const behaviours = Array.from({ length: count }, () => works);
   const open = Array.from({ length: count }, () => new Set<Stream>());
   /** Of each endpoint. */
@@ -105,14 +109,14 @@ function setting(count: number, part: { readonly backoffMs?: number } = {}) {
       variants: 'PER_PARAMETERS',
       tls: undefined,
       connectTimeoutMs: 5 * seconds,
-      resourceTimeoutMs: resourceTimeout,
+      resourceTimeoutMs: part.resourceTimeoutMs ?? resourceTimeout,
       keepalive: { timeMs: 30 * seconds, timeoutMs: 10 * seconds },
       backoff: { initialMs: 500, maxMs: part.backoffMs ?? 30 * seconds },
       failbackAfterMs: 3600 * seconds,
       rules: [{ key: 'env', to: 'node.id' }],
       node: { id: 'r', cluster: 'r', metadata: {}, locality: { region: '', zone: '', subZone: '' } },
       version: '1',
-      via: () => 'r',
+      via: () => via,
       maxConstraintDepth: 8,
       maxSessions: () => 100,
       clock,
@@ -156,6 +160,11 @@ function setting(count: number, part: { readonly backoffMs?: number } = {}) {
       for (const one of [...(open[endpoint] ?? [])]) one.end();
       clock.advance(2);
     },
+    /** A relay more is below. */
+    announce: (): void => {
+      via += ',s';
+      upstream.reannounce();
+    },
     isOn: (endpoint: number): boolean => upstream.state().endpoint === `a:${endpoint}`,
   };
 }
@@ -189,6 +198,18 @@ describe('§8.4 an endpoint that has worked and refuses each stream', () => {
     behave(0, (_, stream) => stream.answer());
     clock.advance(60 * seconds);
     expect(upstream.state()).to.include({ down: false, refusedStreams: 0, lastError: '', connected: true });
+  });
+
+  it('is well again when it is silent about what is resumed', () => {
+    const { behave, subscribe, endAll, upstream, clock } = setting(1);
+    subscribe(want('eds', 'a'));
+    behave(0, refuses);
+    endAll(0);
+    clock.advance(300 * seconds);
+    expect(upstream.state()).to.include({ down: true, refusedStreams: 1 });
+    behave(0, works);
+    clock.advance(60 * seconds);
+    expect(upstream.state()).to.include({ down: false, refusedStreams: 0, lastError: '' });
   });
 
   it('has failed with many sessions, too, whenever each of them is tried', () => {
@@ -285,7 +306,7 @@ describe('§8.4 an endpoint has not failed', () => {
   });
 
   it('when it serves one type and says nothing to a wildcard of another, over ends and new streams', () => {
-    const { behave, subscribe, endAll, upstream, seen, clock } = setting(2);
+    const { behave, subscribe, endAll, announce, seen, clock } = setting(2);
     behave(0, (request, stream) => {
       if (!ofType(request, 'lds')) works(request, stream);
     });
@@ -293,8 +314,48 @@ describe('§8.4 an endpoint has not failed', () => {
     for (let round = 0; round < 20; round++) {
       clock.advance(60 * seconds);
       if (round % 2 === 0) endAll(0);
-      else upstream.reannounce();
+      else announce();
     }
+    expect(seen).to.deep.equal({ down: 0, connects: 1 });
+  });
+
+  for (const pause of [5, 10, 30])
+    it(`when a session is refused, and a relay more comes below each ${pause} s: the others go on`, () => {
+      const { behave, subscribe, endAll, announce, seen, clock } = setting(2);
+      subscribe(want('eds', 'a', 'good'));
+      endAll(0);
+      behave(0, (request, stream) => (request.node?.id === 'good' ? works : refuses)(request, stream));
+      subscribe(want('eds', 'a', 'bad'));
+      for (let round = 0; round < 40; round++) {
+        announce();
+        clock.advance(pause * seconds);
+      }
+      expect(seen).to.deep.equal({ down: 0, connects: 1 });
+    });
+
+  it('when it has no such type, and who asks for that is alone', () => {
+    const { behave, subscribe, upstream, seen, clock } = setting(1);
+    const good = want('cds', '*');
+    behave(0, (request, stream) => {
+      if (ofType(request, 'rds')) stream.end(Code.UNIMPLEMENTED);
+      else works(request, stream);
+    });
+    subscribe(good);
+    subscribe(want('rds', 'x'));
+    clock.advance(60 * seconds);
+    upstream.unsubscribe(good);
+    clock.advance(3600 * seconds);
+    expect(seen).to.deep.equal({ down: 0, connects: 1 });
+  });
+
+  it('when a proxy ends idle streams after a minute, and resource_timeout is longer', () => {
+    const { behave, subscribe, seen, clock } = setting(2, { resourceTimeoutMs: 150 * seconds });
+    behave(0, (request, stream) => {
+      works(request, stream);
+      clock.after(60 * seconds, () => stream.end());
+    });
+    subscribe(want('eds', 'a'));
+    clock.advance(3600 * seconds);
     expect(seen).to.deep.equal({ down: 0, connects: 1 });
   });
 });
