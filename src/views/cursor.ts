@@ -352,7 +352,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#markBehind(false);
     const anchor = this.#position?.view;
     this.#position = undefined;
-    anchor?.anchored.delete(this);
+    anchor?.release(this);
     this.#view.quit(this);
     this.#pool.leave(this.#view);
     if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
@@ -378,9 +378,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#view = this.#pool.view(selection, access, old.selection);
     if (this.#deferred !== undefined) this.#deferred = deferredIn(this.#view, old.selection, this.#deferred);
     this.#view.join(this, old);
-    this.#view.anchored.delete(this);
+    this.#view.release(this);
     this.#markBehind(true);
-    if (this.#position?.view === old) old.anchored.add(this);
+    if (this.#position?.view === old) old.anchor(this);
     old.quit(this);
     this.#pool.leave(old);
     // Of a glob that is unsubscribed nothing needs to be said.
@@ -393,7 +393,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const base = this.#position;
     if (base === undefined || base.view === view) return;
     this.#position = base.movedTo(view);
-    base.view.anchored.delete(this);
+    base.view.release(this);
     this.#pool.leave(base.view);
   }
 
@@ -540,7 +540,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#markBehind(this.#deferred !== undefined);
     view.dropHistory();
     if (old !== undefined && old !== view) {
-      old.anchored.delete(this);
+      old.release(this);
       this.#pool.leave(old);
     }
     this.#payForEarlier();

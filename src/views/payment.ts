@@ -2,10 +2,16 @@ import type { Selection } from '../model/selection.ts';
 import type { Payer } from '../model/time-slices.ts';
 
 /** In bytes, measured. A name: with its interest here and upstream (SECURITY.md). A member: a resource of a wildcard or glob. */
-const costs = { view: 4096, name: 2600, character: 8, member: 400 } as const;
+const costs = { view: 4096, name: 2600, character: 8, member: 280 } as const;
 /** So many members more or less do not count. */
 const fewMembers = 100;
 const fewUsers = 8;
+
+interface User {
+  readonly payer: Payer | undefined;
+  /** A view that nobody has. */
+  readonly isUnused?: boolean;
+}
 
 /** Whose account a view's memory goes to: that of the only peer that uses it. What several share counts for none of them. */
 export class Payment {
@@ -23,7 +29,7 @@ export class Payment {
    */
   usedBy(
     payer: Payer | undefined,
-    users: readonly ReadonlySet<{ readonly payer: Payer | undefined }>[],
+    users: readonly ReadonlySet<User>[],
     selection: Selection,
     members: number,
   ): boolean {
@@ -51,8 +57,9 @@ export class Payment {
 const costOf = ({ size, length }: Selection, members: number): number =>
   costs.view + size * costs.name + length * costs.character + members * costs.member;
 
-function onlyPayer(users: readonly Iterable<{ readonly payer: Payer | undefined }>[]): Payer | undefined {
-  const payers = new Set(users.flatMap((some) => Array.from(some, ({ payer }) => payer)));
+function onlyPayer(users: readonly ReadonlySet<User>[]): Payer | undefined {
+  const all = users.flatMap((some) => [...some]).filter(({ isUnused }) => isUnused !== true);
+  const payers = new Set(all.map(({ payer }) => payer));
   const [only] = payers;
   return payers.size === 1 ? only : undefined;
 }

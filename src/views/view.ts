@@ -80,7 +80,7 @@ export class View {
   #polling = 0;
   readonly #payment = new Payment();
   /** Cursors that have moved to another view and whose clients still have what this one showed. */
-  readonly anchored = new Set<ViewSubscriber>();
+  readonly #anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
   behind = 0;
   readonly #changeLog = new ChangeLog();
@@ -193,12 +193,22 @@ export class View {
     this.#usedBy(this.payer);
   }
 
+  /** Its client has this one still, though the cursor has moved to another. */
+  anchor(subscriber: ViewSubscriber): void {
+    this.#anchored.add(subscriber);
+    this.#usedBy(subscriber.payer);
+  }
+
+  release(subscriber: ViewSubscriber): void {
+    if (this.#anchored.delete(subscriber)) this.#usedBy(this.payer);
+  }
+
   /** Its users have changed, and `payer` is that of one of them. */
   #usedBy(payer: Payer | undefined): void {
-    const users = [this.#subscribers, this.#dependents];
+    const users = [this.#subscribers, this.#anchored, this.#dependents];
     const isPaidAnew = this.#payment.usedBy(payer, users, this.selection, this.#members);
     const { base } = this;
-    if (isPaidAnew && base !== undefined) base.#usedBy(this.payer);
+    if (isPaidAnew && base !== undefined) base.#usedBy(this.isUnused ? base.payer : this.payer);
   }
 
   /** How many resources its wildcards and globs show, that of a base left out. */
@@ -281,8 +291,8 @@ export class View {
     this.#referencesSince.clear();
     this.#removedSince.clear();
     this.atHead = {};
-    this.#payment.renew(this.selection, this.#members);
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
+    this.#payment.renew(this.selection, this.#members);
     return true;
   }
 
@@ -307,17 +317,22 @@ export class View {
 
   /** Called when a cursor has moved. When all are at the head, nothing older is needed. */
   dropHistory(): void {
-    if (this.behind > 0 || this.anchored.size > 0 || this.#late.size > 0) return;
+    if (this.behind > 0 || this.#anchored.size > 0 || this.#late.size > 0) return;
     for (const item of this.#changeLog.clear()) {
       item.last.older = undefined;
       if (this.#isForgettable(item)) this.#own.delete(item.id);
     }
+    this.#payment.renew(this.selection, this.#members);
     if (this.base !== undefined) this.base.#caughtUp(this);
   }
 
-  /** Nobody subscribes to it, or needs what it showed. */
+  /** They subscribe to it, or need what it showed. */
+  get hasClients(): boolean {
+    return this.#subscribers.size + this.#anchored.size > 0;
+  }
+
   get isUnused(): boolean {
-    return this.#subscribers.size === 0 && this.anchored.size === 0 && this.#dependents.size === 0;
+    return !this.hasClients && this.#dependents.size === 0;
   }
 
   /** A response of it may be needed again. */
@@ -478,7 +493,7 @@ export class View {
   #prune(): void {
     const revisions = new Set<number>();
     for (const view of [this, ...this.#dependents]) {
-      for (const subscriber of [...view.subscribers, ...view.anchored]) {
+      for (const subscriber of [...view.subscribers, ...view.#anchored]) {
         const revision = subscriber.positionIn(view);
         if (revision !== undefined) revisions.add(revision);
       }

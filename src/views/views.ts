@@ -62,10 +62,10 @@ export class Views {
     }
   }
 
-  /** The views that clients subscribe to. */
+  /** The views that clients have. */
   *all(): Iterable<View> {
     for (const pool of this.#pools.values()) {
-      for (const view of pool.views()) if (view.subscribers.size + view.anchored.size > 0) yield view;
+      for (const view of pool.views()) if (view.hasClients) yield view;
     }
   }
 

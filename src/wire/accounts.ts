@@ -57,6 +57,8 @@ export class Accounts {
   readonly #waiting = new Set<Account>();
   /** Bytes held for single peers, all together. Like what follows, only accounts change it. */
   held = 0;
+  /** Of these, of those who are bounded. */
+  bounded = 0;
   /** How much waits that has just arrived. */
   arriving = 0;
   /** Which turn of the event loop this is, counting those in which somebody worked. */
@@ -233,6 +235,8 @@ export class Account implements Payer {
   #readMs = 1;
   #exempt: boolean | undefined;
   #held = 0;
+  /** Of it, what counts in the bound of all. */
+  #bounded = 0;
   #turn = -1;
   #workInTurn = 0;
   /** For so many milliseconds in this turn. */
@@ -300,14 +304,19 @@ export class Account implements Payer {
     if (this.#held + bytes > heldPerPeer) {
       return `${this.key} would hold ${this.#held + bytes} bytes: at most ${heldPerPeer} are allowed for one peer (limits.max_held_bytes_per_peer)`;
     }
-    if (this.#accounts.held + bytes <= held) return undefined;
-    return `${this.#accounts.held + bytes} bytes would be held for single peers: at most ${held} are allowed (limits.max_held_bytes)`;
+    const all = this.#accounts.bounded + bytes;
+    if (all <= held) return undefined;
+    return `${all} bytes would be held for single peers: at most ${held} are allowed (limits.max_held_bytes)`;
   }
 
   /** The same of what is there already: it counts beyond the bound too. */
   keeps(bytes: number): void {
     this.#held += bytes;
     this.#accounts.held += bytes;
+    // Other rules may be in force since the last time.
+    const bounded = this.exempt ? 0 : this.#held;
+    this.#accounts.bounded += bounded - this.#bounded;
+    this.#bounded = bounded;
   }
 
   /** Why nothing more may be kept for it; undefined: it may. */

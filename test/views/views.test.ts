@@ -434,8 +434,7 @@ describe('views', () => {
       const before = purse.kept;
       expect(before).to.be.above(1000 * 190);
       bench.full(Object.fromEntries(Object.entries(many).slice(500)));
-      subscription.take(() => true);
-      bench.full(Object.fromEntries(Object.entries(many).slice(600)));
+      subscription.take(defersNothing);
       expect(purse.kept).to.be.below(0.7 * before);
       bench.full(many);
       expect(purse.kept).to.be.within(0.9 * before, 1.1 * before);
@@ -452,6 +451,9 @@ describe('views', () => {
         bench.open(named('*', `n${index}`), wake, one),
       );
       expect(one.kept).to.be.within(members, 3 * members);
+      subscriptions.pop()?.close();
+      subscriptions[0]?.select(named('*', 'n0', 'more'), ALLOW_ALL, new Set(), []);
+      expect(one.kept).to.be.within(members, 3 * members);
       const another = bench.open(named('*', 'x'), wake, other);
       expect(one.kept + other.kept).to.be.below(members);
       for (const subscription of subscriptions) subscription.close();
@@ -459,6 +461,29 @@ describe('views', () => {
       expect(other.kept).to.be.above(members);
       another.close();
       expect(other.kept).to.equal(0);
+    });
+
+    it('goes on as long as a client has it that subscribes to something else, and reads nothing', () => {
+      const bench = new Bench();
+      const purse = new Purse();
+      const many = Object.fromEntries(Array.from({ length: 1000 }, (_, index) => [`c${index}`, '1']));
+      for (const [before, then] of [
+        ['*', 'a'],
+        ['* a', '* b'],
+      ] as const) {
+        const subscription = bench.open(named(...before.split(' ')), wake, purse);
+        bench.full(many);
+        subscription.take(defersNothing);
+        const other = bench.open(named(...before.split(' ')), wake, purse);
+        subscription.select(named(...then.split(' ')), ALLOW_ALL, new Set(), []);
+        other.close();
+        expect(purse.kept).to.be.above(1000 * 190);
+        subscription.take(defersNothing);
+        if (then === 'a') expect(purse.kept).to.be.below(10_000);
+        else expect(purse.kept).to.be.above(1000 * 190);
+        subscription.close();
+        expect(purse.kept).to.equal(0);
+      }
     });
 
     it('is for a client too that is kept what is gone while a wildcard is not answered', () => {

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { Account } from '../../src/wire/accounts.ts';
+import { type Account, Accounts } from '../../src/wire/accounts.ts';
 import { heapAfterCollection } from '../support/heap.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -174,6 +174,31 @@ describe('the account of a peer', () => {
     first.hold(-1000);
     expect(second.hold(501)).to.equal(undefined);
     expect(loop.accounts.held).to.equal(501);
+  });
+
+  it('holds what it likes where it stands for many, and others have their bound beside it', () => {
+    let isRelay = true;
+    const clock = new VirtualClock();
+    const bounds = { workPerSecond: 500, heldPerPeer: 1000, held: 1500, changesPerSecond: 10 };
+    const accounts = new Accounts(
+      clock,
+      () => bounds,
+      ({ address }) => isRelay && address === '10.0.0.1:1',
+    );
+    const [relay, other] = ['10.0.0.1:1', '10.0.0.2:1'].map(
+      (address) => testPeer({ address }, accounts).account,
+    );
+    relay?.keeps(5000);
+    expect(other?.hold(1000)).to.equal(undefined);
+    expect(accounts.held).to.equal(6000);
+    isRelay = false;
+    accounts.reload();
+    relay?.keeps(-100);
+    expect(relay?.excess).to.match(/4900 bytes/);
+    expect(other?.hold(1)).to.match(/max_held_bytes/);
+    relay?.keeps(-4900);
+    expect(other?.hold(-1)).to.equal(undefined);
+    expect(accounts.held).to.equal(999);
   });
 
   it('makes so many changes a second', () => {
