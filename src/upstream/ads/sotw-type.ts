@@ -243,11 +243,15 @@ export class SotwType extends SubscribedType {
     const missing = fullState ? reading.missing : reading.missing.filter((one) => this.#isOfGlobsOnly(one));
     this.beginReading(resourceErrors);
     // A relay above says an error once (§8.2). Where names are updated by themselves, what comes next may be about others.
-    const notFound = new Set(
-      resourceErrors.filter(({ code }) => code === Code.NOT_FOUND).map(({ name }) => name),
+    const notFound = Map.groupBy(
+      resourceErrors.filter(({ code }) => code === Code.NOT_FOUND),
+      ({ name }) => name,
     );
-    for (const collection of subscriptions.collections())
-      if (fullState || notFound.has(collection.selector)) this.endError(collection);
+    for (const collection of subscriptions.collections()) {
+      const said = notFound.get(collection.selector) ?? [];
+      if (fullState || said.some(({ constraints }) => collection.isFor(constraints)))
+        this.endError(collection);
+    }
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#attribute(puts);
     if (fullState) this.#resolvePresent(missing);
@@ -256,7 +260,10 @@ export class SotwType extends SubscribedType {
     this.takeErrors(resourceErrors);
     const gone = missing
       .filter((identity) => !this.#mayStillExist(identity, namesWithErrors))
-      .filter((identity) => notFound.has(identity.name) || !this.#hasLastingError(identity));
+      .filter(
+        (identity) =>
+          notFound.get(identity.name)?.some(isErrorOf(identity)) === true || !this.#hasLastingError(identity),
+      );
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
@@ -453,6 +460,12 @@ function* readSotw(
     ],
   });
 }
+
+/** Of all variants of its name, or of this one. */
+const isErrorOf =
+  ({ constraints: { key } }: Identity) =>
+  ({ constraints }: ResourceError): boolean =>
+    constraints.key === '' || constraints.key === key;
 
 const noneEqual = { prefix: 0, suffix: 0 };
 

@@ -165,14 +165,14 @@ export class StreamMachine extends StreamEffects {
   flush(): void {
     if (!this.#connected) return;
     const types = [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order);
-    const returned = types.find(({ needsNewStream }) => needsNewStream);
-    if (returned !== undefined && !this.#renewedLately) {
+    const returned = this.#renewedLately ? undefined : types.find((type) => type.needsNewStream(false));
+    if (returned !== undefined) {
       this.#renewedLately = true;
       const reason = `the wildcard of ${returned.type} comes back: only a new stream gets all of it for certain`;
       this.add({ kind: 'renew', reason });
       return;
     }
-    for (const type of types) if (!type.needsNewStream) type.flush();
+    for (const type of types) if (!type.needsNewStream(true)) type.flush();
     // Responses of these types are unsolicited from now on.
     if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.hasForgotten = true;
   }

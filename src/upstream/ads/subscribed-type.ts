@@ -232,14 +232,14 @@ export abstract class SubscribedType {
    * Upstream sent something for it on this stream before it was unsubscribed. Some control planes (go-control-plane up to
    * 0.13.4) send that again only when it has changed.
    */
-  protected hasReturned(subscription: UpstreamSubscription): boolean {
-    return this.#mayReturn.has(subscription, this.nonce !== '');
+  protected hasReturned(subscription: UpstreamSubscription, lately = false): boolean {
+    return this.#mayReturn.has(subscription, !lately && this.nonce !== '');
   }
 
-  /** A wildcard comes back. go-control-plane sends only what has changed since, or nothing, and no answer shows that. */
-  get needsNewStream(): boolean {
+  /** A wildcard comes back. go-control-plane sends only what has changed since. `lately`: a stream was opened for that. */
+  needsNewStream(lately: boolean): boolean {
     const isBack = (one: UpstreamSubscription): boolean =>
-      one.isPlainWildcard && one.requestNumber === 0 && this.hasReturned(one);
+      one.isPlainWildcard && one.requestNumber === 0 && this.hasReturned(one, lately);
     const { resourceTimeoutMs } = this.stream.options;
     return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
   }
