@@ -166,8 +166,9 @@ export class TypeTable {
   /** Names with something in any column. */
   readonly #globs = new GlobIndex();
   readonly #held = new Map<ResourceName, HeldName>();
-  /** Of those, what is pending, as it was told last. */
+  /** Of those, what is pending, as it was told last; and of which that is another now. */
   readonly #pending = new Map<ResourceName, PendingName>();
+  readonly #notTold = new Set<ResourceName>();
   /** What upstream says. */
   readonly resources = new CachedResources(this.#globs, this.#held);
   readonly interests = new Interests();
@@ -396,7 +397,6 @@ export class TypeTable {
 
   /** The sides see this of a name from now on. Undefined: they see what upstream says. */
   hold(name: ResourceName, held: HeldName | undefined): void {
-    this.pendingChanges(name);
     const before = this.#held.get(name);
     for (const side of ['released', 'canary'] as const) {
       const [from, to] = [before?.[side], held?.[side]];
@@ -413,6 +413,7 @@ export class TypeTable {
       this.#held.delete(name);
       if (!this.resources.has(name)) this.#globs.delete(name);
     }
+    this.pendingChanges(name);
   }
 
   /** A column. */
@@ -466,13 +467,23 @@ export class TypeTable {
 
   /** What upstream says under a name is another, or what a side has of it. */
   pendingChanges(name: ResourceName): void {
-    this.#pending.delete(name);
     this.all.pending = undefined;
+    if (this.#held.has(name)) {
+      this.#notTold.add(name);
+    } else {
+      this.#pending.delete(name);
+      this.#notTold.delete(name);
+    }
   }
 
-  *pending(): Iterable<PendingName> {
-    for (const [name, held] of this.#held)
-      yield getOrMake(this.#pending, name, () => this.#pendingName(name, held));
+  /** The same object as long as nothing changes under a name. */
+  pending(): Iterable<PendingName> {
+    for (const name of this.#notTold) {
+      const held = this.#held.get(name);
+      if (held !== undefined) this.#pending.set(name, this.#pendingName(name, held));
+    }
+    this.#notTold.clear();
+    return this.#pending.values();
   }
 
   #pendingName(name: ResourceName, { since, masked, released, canary }: HeldName): PendingName {
