@@ -28,7 +28,7 @@ import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/c
 import { getOrMake } from '../../model/maps.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
-import { isKnownType } from '../../model/types.ts';
+import { isKnownType, typeByName } from '../../model/types.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
 import type { JsonFaultPlace, JsonPath } from '../../wire/json-fault.ts';
@@ -486,11 +486,17 @@ function readName(wrapper: Resource | undefined, body: Any): Result<string> {
   );
 }
 
-/** In every named xDS resource the name is field 1, a string (`cluster_name` in endpoints). */
-function nameInBody(body: Any): Result<string> {
-  const desc = envoyRegistry().getMessage(messageName(body.typeUrl));
+/** In every named xDS resource the name is field 1, a string (`cluster_name` in endpoints). Of the known types only LEDS has none. */
+function isNamed(url: string): boolean {
+  // Most files have only these: the descriptors need not be read.
+  if (isKnownType(url) && url !== typeByName('leds')) return true;
+  const desc = envoyRegistry().getMessage(messageName(url));
   const field = desc?.fields.find(({ number }) => number === 1);
-  if (field?.fieldKind !== 'scalar' || field.scalar !== ScalarType.STRING) {
+  return field?.fieldKind === 'scalar' && field.scalar === ScalarType.STRING;
+}
+
+function nameInBody(body: Any): Result<string> {
+  if (!isNamed(body.typeUrl)) {
     return fail(
       `where a ${messageName(body.typeUrl)} has its name is not known; wrap it in a Resource with a name`,
     );

@@ -1,9 +1,10 @@
-import { create, toBinary } from '@bufbuild/protobuf';
+import { create, ScalarType, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { DiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { knownTypes } from '../../../src/model/types.ts';
 import { isResourceFile, parseFile } from '../../../src/upstream/filesystem/resource-file.ts';
 import { readRecord } from '../../../src/upstream/filesystem/scan-files.ts';
-import { jsonToBytes } from '../../../src/wire/registry.ts';
+import { envoyRegistry, jsonToBytes, messageName } from '../../../src/wire/registry.ts';
 import { cpuSeconds, slower } from '../../support/cpu.ts';
 import { cds, clusters } from './harness.ts';
 
@@ -109,6 +110,13 @@ describe('upstream/filesystem formats', () => {
     expect(problem('a.json', { type_url: 'x/y', resources: [cluster] })).to.contain(
       "the file's type_url is x/y",
     );
+    for (const { url, short } of knownTypes) {
+      const first = envoyRegistry()
+        .getMessage(messageName(url))
+        ?.fields.find(({ number }) => number === 1);
+      const isText = first?.fieldKind === 'scalar' && first.scalar === ScalarType.STRING;
+      expect(isText, `${short}: the name is field 1`).to.equal(short !== 'leds');
+    }
     const empty = {
       '@type': wrapper,
       resource_name: { name: 'x', dynamic_parameter_constraints: { constraint: {} } },
