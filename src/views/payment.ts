@@ -3,8 +3,8 @@ import type { Payer } from '../model/time-slices.ts';
 
 /** In bytes, measured. A name: with its interest here and upstream (SECURITY.md). A member: a resource of a wildcard or glob. */
 const costs = { view: 4096, name: 2600, character: 8, member: 280 } as const;
-/** So many members more or less do not count. */
-const fewMembers = 100;
+/** What is less of it than this does not count. */
+const leastShare = 0.1;
 const fewUsers = 8;
 
 interface User {
@@ -48,7 +48,7 @@ export class Payment {
   renew(selection: Selection, members: number): void {
     if (this.#payer === undefined) return;
     const more = costOf(selection, members) - this.#paid;
-    if (Math.abs(more) <= fewMembers * costs.member) return;
+    if (Math.abs(more) <= leastShare * this.#paid) return;
     this.#payer.keeps(more);
     this.#paid += more;
   }

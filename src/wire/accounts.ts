@@ -263,6 +263,7 @@ export class Account implements Payer {
 
   reload(): void {
     this.#exempt = undefined;
+    if (this.#held > 0) this.keeps(0);
   }
 
   /** Nothing is open or held, and no work has to be made up for. */
@@ -313,7 +314,6 @@ export class Account implements Payer {
   keeps(bytes: number): void {
     this.#held += bytes;
     this.#accounts.held += bytes;
-    // Other rules may be in force since the last time.
     const bounded = this.exempt ? 0 : this.#held;
     this.#accounts.bounded += bounded - this.#bounded;
     this.#bounded = bounded;

@@ -196,9 +196,8 @@ export class AdsConnection {
   answered(stream: object, via: string): void {
     this.#via.answered(via);
     this.#health.answered(stream);
-    const refusal = this.#refusals.get(stream);
-    if (refusal !== undefined) {
-      if (this.#lastError === refusal) this.#lastError = '';
+    if (this.#refusals.has(stream)) {
+      this.#health.accepted(stream);
       this.#forgetRefusals(stream);
       this.#changed();
     }
@@ -213,17 +212,23 @@ export class AdsConnection {
     this.#changed();
   }
 
+  /** A stream waits to be opened for the first time. */
+  expects(stream: object): void {
+    this.#health.expects(stream);
+  }
+
   /**
-   * A stream with this header ended before any response; without a code the relay has closed it. `isSuspect`: what it asks
-   * may be the cause. True: the connection is given up.
+   * A stream with this header ended before any response; without a code the relay has closed it. `isItsOwnFault`: whoever
+   * ended it had read what it asks. True: the connection is given up.
    */
-  unanswered(stream: object, reason: string, via: string, isSuspect: boolean, code?: Code): boolean {
+  unanswered(stream: object, reason: string, via: string, isItsOwnFault: boolean, code?: Code): boolean {
     this.#via.unanswered(via, code);
     const state = this.#state;
     if (state.kind !== 'up') return false;
-    if (this.#health.refuses(stream, state.answered, isSuspect ? code : undefined)) {
+    const hasWorked = state.answered || state.silence === 'accepted';
+    if (this.#health.refuses(stream, hasWorked, isItsOwnFault)) {
       const seconds = formatSeconds((this.options.resourceTimeoutMs ?? 0) / 1000);
-      const since = state.answered ? `for ${seconds} each stream has ended without a response: ` : '';
+      const since = hasWorked ? `for ${seconds} each stream has ended without a response: ` : '';
       this.#reject(`${since}${reason}`);
       this.#isRefused = true;
       return true;
@@ -249,12 +254,12 @@ export class AdsConnection {
 
   /** The stream is not needed any more: its failure does not count any longer. */
   closed(stream: object): void {
-    this.#health.ended(stream);
+    this.#health.closed(stream);
     this.#forgetRefusals(stream);
   }
 
   #forgetRefusals(stream: object): void {
-    this.#health.forget(stream);
+    if (this.#lastError === this.#refusals.get(stream)) this.#lastError = '';
     this.#refusals.delete(stream);
     if (this.#health.refused === 0) this.conditions.forget('stream');
   }
@@ -356,8 +361,10 @@ export class AdsConnection {
   }
 
   /** The connection is over, and may have worked for a while. */
-  #credit({ since }: Up): void {
-    if (this.#health.workedAt - since >= this.options.backoff.maxMs) this.#failover.lasted();
+  #credit({ since, asked }: Up): void {
+    const { clock, backoff } = this.options;
+    const workedAt = asked ? this.#health.workedAt : clock.monotonic();
+    if (workedAt - since >= backoff.maxMs) this.#failover.lasted();
   }
 
   #down(state: Up, lost: string | undefined): void {

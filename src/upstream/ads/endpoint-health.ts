@@ -1,38 +1,30 @@
 import type { Clock } from '../../model/clock.ts';
-import { Code } from '../../wire/grpc-status.ts';
 
 /** A proxy ends a stream that it cannot pass on by its own connect timeout: 5 s, where nothing else is said. */
 const longestRefusalMs = 10_000;
 
-/** Of who has read what a stream asks. */
-const answers: ReadonlySet<Code> = new Set([
-  Code.INVALID_ARGUMENT,
-  Code.NOT_FOUND,
-  Code.PERMISSION_DENIED,
-  Code.RESOURCE_EXHAUSTED,
-  Code.FAILED_PRECONDITION,
-  Code.OUT_OF_RANGE,
-  Code.UNIMPLEMENTED,
-]);
-
-interface OpenStream {
-  readonly since: number;
-  /** It has had a response. */
+/** A stream from its first opening until nobody needs it any more. Times are milliseconds, by `Clock.monotonic()`. */
+interface Known {
+  /** Undefined: it waits to be opened again. */
+  openSince: number | undefined;
+  /** The open one has had a response. */
   answered: boolean;
+  /** When it first ended without a response since it worked, and when last; undefined: it has not. */
+  refused: { readonly since: number; readonly last: number } | undefined;
+  /** Its last end says nothing about the endpoint. */
+  isItsOwnFault: boolean;
 }
 
 /**
  * What the streams of one connection say about its endpoint (protocol §8.4). It may be a proxy whose control plane is gone.
- * Times are milliseconds, by `Clock.monotonic()`.
+ * Control planes also restart, proxies end what is idle, and single requests may be refused for ever.
  */
 export class EndpointHealth {
   readonly #clock: Clock;
   readonly #resourceTimeoutMs: number | undefined;
-  readonly #open = new Map<object, OpenStream>();
-  /** When a stream that is not open any more worked last. */
+  readonly #streams = new Map<object, Known>();
+  readonly #unanswered = new Set<object>();
   #workedAt = 0;
-  /** Streams that ended before any response, and since when each ends so. */
-  readonly #refused = new Map<object, number>();
 
   constructor(clock: Clock, resourceTimeoutMs: number | undefined) {
     this.#clock = clock;
@@ -41,64 +33,111 @@ export class EndpointHealth {
 
   /** How many streams ended before any response, and have had none since. */
   get refused(): number {
-    return this.#refused.size;
+    return this.#unanswered.size;
   }
 
   /** When a stream worked last: now, if one does. The start, if none did. */
   get workedAt(): number {
-    const works = this.#open.values().some((one) => this.#works(one));
+    const works = this.#streams.values().some((one) => this.#works(one));
     return works ? this.#clock.monotonic() : this.#workedAt;
   }
 
   /** A connection begins. */
   startOver(): void {
-    this.#open.clear();
-    this.#refused.clear();
+    this.#streams.clear();
+    this.#unanswered.clear();
     this.#workedAt = this.#clock.monotonic();
+  }
+
+  /** It will be opened. */
+  expects(stream: object): void {
+    if (!this.#streams.has(stream)) this.#streams.set(stream, unopened());
   }
 
   /** One that the relay itself opens anew goes on. */
   opening(stream: object): void {
-    if (!this.#open.has(stream)) this.#open.set(stream, { since: this.#clock.monotonic(), answered: false });
+    this.expects(stream);
+    const known = this.#streams.get(stream);
+    if (known !== undefined) known.openSince ??= this.#clock.monotonic();
   }
 
   answered(stream: object): void {
-    const open = this.#open.get(stream);
-    if (open !== undefined) open.answered = true;
+    const known = this.#streams.get(stream);
+    if (known !== undefined) known.answered = true;
   }
 
-  /** True: it has worked. */
-  ended(stream: object): boolean {
-    const open = this.#open.get(stream);
-    this.#open.delete(stream);
-    if (open === undefined || !this.#works(open)) return false;
-    this.#workedAt = this.#clock.monotonic();
-    return true;
+  /** A stream that had responses. */
+  ended(stream: object): void {
+    const known = this.#streams.get(stream);
+    if (known === undefined) return;
+    this.#end(known);
+    known.refused = undefined;
   }
 
-  /** That it was refused does not count any more. */
-  forget(stream: object): void {
-    this.#refused.delete(stream);
+  /** Its refusals do not count any more. */
+  accepted(stream: object): void {
+    this.#unanswered.delete(stream);
+  }
+
+  /** Nobody needs it any more. */
+  closed(stream: object): void {
+    const known = this.#streams.get(stream);
+    if (known !== undefined) this.#end(known);
+    this.#streams.delete(stream);
+    this.#unanswered.delete(stream);
   }
 
   /**
-   * A stream ended before any response. True: the endpoint has failed. If it has never `answered`, once no other stream may
-   * still be answered. Else control planes restart, and proxies end what is idle: when this stream has ended so for
-   * `resource_timeout`, and no other has worked meanwhile. `code`: of a stream that asks for what may be the cause.
+   * A stream ended before any response. True: the endpoint has failed. `hasWorked`: something on this connection has. If not,
+   * it fails once no open stream may still be answered. `isItsOwnFault`: whoever ended it had read what it asks.
    */
-  refuses(stream: object, answered: boolean, code: Code | undefined): boolean {
+  refuses(stream: object, hasWorked: boolean, isItsOwnFault: boolean): boolean {
+    this.expects(stream);
+    const known = this.#streams.get(stream) ?? unopened();
     const now = this.#clock.monotonic();
-    const worked = this.ended(stream);
-    const since = (worked ? undefined : this.#refused.get(stream)) ?? now;
-    this.#refused.set(stream, since);
-    if (!answered) return this.#open.keys().every((one) => this.#refused.has(one));
-    if (this.#resourceTimeoutMs === undefined || (code !== undefined && answers.has(code))) return false;
-    return now - Math.max(since, this.workedAt) >= this.#resourceTimeoutMs;
+    const worked = this.#end(known);
+    const isRefusal = !worked && !isItsOwnFault;
+    known.isItsOwnFault = isItsOwnFault;
+    known.refused = isRefusal ? { since: known.refused?.since ?? now, last: now } : undefined;
+    this.#unanswered.add(stream);
+    if (!hasWorked)
+      return this.#streams
+        .entries()
+        .every(([one, { openSince }]) => openSince === undefined || this.#unanswered.has(one));
+    return isRefusal && this.#refusesAll();
+  }
+
+  /** Each stream that it may be judged by was refused again after `resource_timeout`, and has not worked meanwhile. */
+  #refusesAll(): boolean {
+    const longest = this.#resourceTimeoutMs ?? Number.POSITIVE_INFINITY;
+    return this.#streams.values().every((one) => {
+      if (one.isItsOwnFault) return true;
+      return (
+        one.refused !== undefined && one.refused.last - one.refused.since >= longest && !this.#works(one)
+      );
+    });
+  }
+
+  /** True: it has worked. */
+  #end(known: Known): boolean {
+    const worked = this.#works(known);
+    if (worked) this.#workedAt = this.#clock.monotonic();
+    known.openSince = undefined;
+    known.answered = false;
+    return worked;
   }
 
   /** In delta, a control plane that has nothing new is silent. */
-  #works({ since, answered }: OpenStream): boolean {
-    const half = (this.#resourceTimeoutMs ?? 0) / 2;
-    return answered || this.#clock.monotonic() - since >= Math.min(half, longestRefusalMs);
+  #works({ openSince, answered }: Known): boolean {
+    if (openSince === undefined) return false;
+    const half = (this.#resourceTimeoutMs ?? Number.POSITIVE_INFINITY) / 2;
+    return answered || this.#clock.monotonic() - openSince >= Math.min(half, longestRefusalMs);
   }
 }
+
+const unopened = (): Known => ({
+  openSince: undefined,
+  answered: false,
+  refused: undefined,
+  isItsOwnFault: false,
+});

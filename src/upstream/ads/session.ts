@@ -228,6 +228,17 @@ export class Session {
   }
 }
 
+/** Of a server that has read what a stream asks; of a proxy mostly not. */
+const answers: ReadonlySet<Code> = new Set([
+  Code.INVALID_ARGUMENT,
+  Code.NOT_FOUND,
+  Code.PERMISSION_DENIED,
+  Code.RESOURCE_EXHAUSTED,
+  Code.FAILED_PRECONDITION,
+  Code.OUT_OF_RANGE,
+  Code.UNIMPLEMENTED,
+]);
+
 /** A stream from its opening to its end: its timers end with it. */
 interface OpenStream {
   /** What it says in x-distributary-via. */
@@ -355,6 +366,7 @@ class AdsStream {
     this.machine.adopt(state, endpoint === this.#lastEndpoint);
     if (isNew && before.machine.isUnused) {
       this.#backoff.continueFrom(before.#backoff);
+      this.#connection.expects(this);
       this.#openLater();
     } else {
       this.#flushSoon();
@@ -402,7 +414,10 @@ class AdsStream {
     const connected = this.#connection.up;
     if (connected === undefined || this.#open !== undefined || this.#retry !== undefined) return;
     if (this.#hasEndedBefore) this.#suspendIdle();
-    if (this.machine.isUnused) return;
+    if (this.machine.isUnused) {
+      this.#connection.closed(this);
+      return;
+    }
     const { options, sink } = this.#connection;
     const { wildcard, named } = this.#session.holders;
     // A new isolated stream does not mean that the whole holder is requested again.
@@ -514,7 +529,7 @@ class AdsStream {
     this.finishReading();
     if (this.#open !== open) return;
     if (code === undefined) {
-      this.#fail(reason);
+      this.#fail(reason, false);
       return;
     }
     this.#endStream();
@@ -523,7 +538,7 @@ class AdsStream {
     metrics.streamEnd?.(code);
     const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
-    if (this.#isGivenUp(open, reason, code)) return;
+    if (this.#isGivenUp(open, reason, isIsolated(this.#id) && answers.has(code), code)) return;
     const { isUnused } = this.machine;
     // Everything has moved to other streams, the cause of the end too.
     if (isUnused) this.#connection.closed(this);
@@ -531,17 +546,17 @@ class AdsStream {
     else this.#openLater();
   }
 
-  #fail(reason: string): void {
+  /** `hasAnswer`: it cannot be read. */
+  #fail(reason: string, hasAnswer: boolean): void {
     const open = this.#open;
     if (open === undefined) return;
     this.#endOwn();
-    if (!this.#isGivenUp(open, reason)) this.#openLater();
+    if (!this.#isGivenUp(open, reason, hasAnswer)) this.#openLater();
   }
 
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
-  #isGivenUp(open: OpenStream, reason: string, code?: Code): boolean {
-    if (!open.answered)
-      return this.#connection.unanswered(this, reason, open.via, isIsolated(this.#id), code);
+  #isGivenUp(open: OpenStream, reason: string, isItsOwnFault: boolean, code?: Code): boolean {
+    if (!open.answered) return this.#connection.unanswered(this, reason, open.via, isItsOwnFault, code);
     this.#connection.ended(this, reason);
     return false;
   }
@@ -586,7 +601,7 @@ class AdsStream {
         this.#reopen();
         break;
       case 'fail':
-        this.#fail(effect.reason);
+        this.#fail(effect.reason, true);
         break;
       default:
         assertNever(effect);

@@ -11,6 +11,7 @@ import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
 import type { Channel, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
+import { Random } from '../../simulator/random.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { deltaResponse, parseItem, typeOf } from './responses.ts';
 
@@ -29,6 +30,8 @@ type Behaviour = (request: DeltaDiscoveryRequest, stream: Stream) => void;
 
 interface Stream {
   answer(): void;
+  /** With what cannot be read. */
+  babble(): void;
   end(code?: Code): void;
 }
 
@@ -43,7 +46,11 @@ const ofType = ({ typeUrl }: DeltaDiscoveryRequest, type: string): boolean => ty
 /** An upstream of so many endpoints, in a time that passes when it is told to. They work until it is said otherwise. */
 function setting(
   count: number,
-  part: { readonly backoffMs?: number; readonly resourceTimeoutMs?: number } = {},
+  part: {
+    readonly backoffMs?: number;
+    readonly resourceTimeoutMs?: number;
+    readonly random?: () => number;
+  } = {},
 ) {
   const clock = new VirtualClock();
   let via = 'r';
@@ -75,6 +82,7 @@ function setting(
         const items = (names ?? []).map((name) => parseItem(`${name === '*' ? 'all' : name}:content@1`));
         later(() => handler.message(deltaResponse(typeOf(nameOf(typeUrl)), '1', `${nonce++}`, items)));
       },
+      babble: () => later(() => handler.message(Buffer.of(0x0a, 0xff, 0xff))),
       end: (code = Code.UNAVAILABLE) =>
         later(() => {
           end();
@@ -120,7 +128,7 @@ function setting(
       maxConstraintDepth: 8,
       maxSessions: () => 100,
       clock,
-      random: () => 0.5,
+      random: part.random ?? (() => 0.5),
       log: quiet,
       metrics: {},
       transport: (address, handler): Channel => {
@@ -242,6 +250,21 @@ describe('§8.4 an endpoint that has worked and refuses each stream', () => {
     expect(isOn(1)).to.equal(true);
   });
 
+  it('has failed though a session is there that nobody needs now, which a new stream does not ask for', () => {
+    const { behave, subscribe, endAll, announce, upstream, isOn, clock } = setting(2);
+    const idle = want('cds', '*', 'idle');
+    subscribe(want('cds', '*', 'used'), idle);
+    endAll(0);
+    clock.advance(60 * seconds);
+    upstream.markIdle(idle);
+    announce();
+    clock.advance(60 * seconds);
+    behave(0, refuses);
+    endAll(0);
+    clock.advance(3 * resourceTimeout);
+    expect(isOn(1)).to.equal(true);
+  });
+
   it('goes back and forth the more rarely, the oftener it works for a moment only', () => {
     const { behave, subscribe, connections, clock } = setting(2);
     behave(0, (request, stream) => {
@@ -358,4 +381,80 @@ describe('§8.4 an endpoint has not failed', () => {
     clock.advance(3600 * seconds);
     expect(seen).to.deep.equal({ down: 0, connects: 1 });
   });
+
+  it('when it answers for one type what cannot be read, and who asks for that is alone', () => {
+    const { behave, subscribe, upstream, seen, clock } = setting(1);
+    const good = want('cds', '*');
+    behave(0, (request, stream) => {
+      if (ofType(request, 'rds')) stream.babble();
+      else works(request, stream);
+    });
+    subscribe(good);
+    subscribe(want('rds', 'x'));
+    upstream.unsubscribe(good);
+    clock.advance(3600 * seconds);
+    expect(seen).to.deep.equal({ down: 0, connects: 1 });
+  });
+
+  it('when it is back after an outage with nothing new, and a proxy ends what is idle', () => {
+    const { behave, subscribe, endAll, seen, clock } = setting(1);
+    subscribe(want('eds', 'a'));
+    behave(0, refuses);
+    endAll(0);
+    clock.advance(120 * seconds);
+    behave(0, (request, stream) => {
+      works(request, stream);
+      clock.after(60 * seconds, () => stream.end());
+    });
+    clock.advance(180 * seconds);
+    const before = { ...seen };
+    clock.advance(3600 * seconds);
+    expect(seen).to.deep.equal(before);
+  });
+
+  // A session that is refused for ever is beside it. Its refusals are no evidence.
+  const goodBeside =
+    (good: Behaviour): Behaviour =>
+    (request, stream) =>
+      (request.node?.id === 'good' ? good : refuses)(request, stream);
+  const jitterOf = (seed: number): (() => number) => {
+    const random = new Random(seed);
+    return () => random.next();
+  };
+
+  for (const outage of [5, 10, 13])
+    it(`when it is away for ${outage} s, though a session beside is refused for ever`, () => {
+      for (let seed = 1; seed <= 20; seed++) {
+        const { behave, subscribe, endAll, seen, clock } = setting(2, { random: jitterOf(seed) });
+        subscribe(want('eds', 'a', 'good'));
+        endAll(0);
+        behave(0, goodBeside(works));
+        subscribe(want('eds', 'a', 'bad'));
+        clock.advance(300 * seconds);
+        behave(0, refuses);
+        endAll(0);
+        clock.advance(outage * seconds);
+        behave(0, goodBeside(works));
+        clock.advance(120 * seconds);
+        expect(seen, `seed ${seed}`).to.deep.equal({ down: 0, connects: 1 });
+      }
+    });
+
+  for (const life of [8, 20, 29])
+    it(`when its streams end after ${life} s, though a session beside is refused for ever`, () => {
+      for (const type of ['eds', 'cds'])
+        for (let seed = 1; seed <= 5; seed++) {
+          const { behave, subscribe, seen, clock } = setting(2, { random: jitterOf(seed) });
+          const ends: Behaviour = (request, stream) => {
+            if (type === 'cds') stream.answer();
+            else works(request, stream);
+            clock.after(life * seconds, () => stream.end());
+          };
+          behave(0, goodBeside(ends));
+          const name = type === 'cds' ? '*' : 'a';
+          subscribe(want(type, name, 'good'), want(type, name, 'bad'));
+          clock.advance(3600 * seconds);
+          expect(seen, `seed ${seed}`).to.deep.equal({ down: 0, connects: 1 });
+        }
+    });
 });
