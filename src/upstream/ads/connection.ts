@@ -225,10 +225,10 @@ export class AdsConnection {
     this.#via.unanswered(via, code);
     const state = this.#state;
     if (state.kind !== 'up') return false;
-    const hasWorked = state.answered || state.silence === 'accepted';
-    if (this.#health.refuses(stream, hasWorked, isItsOwnFault)) {
+    const isNews = hasWorked(state);
+    if (this.#health.refuses(stream, isNews, isItsOwnFault)) {
       const seconds = formatSeconds((this.options.resourceTimeoutMs ?? 0) / 1000);
-      const since = hasWorked ? `for ${seconds} each stream has ended without a response: ` : '';
+      const since = isNews ? `for ${seconds} each stream has ended without a response: ` : '';
       this.#reject(`${since}${reason}`);
       this.#isRefused = true;
       return true;
@@ -259,9 +259,11 @@ export class AdsConnection {
   }
 
   #forgetRefusals(stream: object): void {
-    if (this.#lastError === this.#refusals.get(stream)) this.#lastError = '';
+    const refusal = this.#refusals.get(stream);
     this.#refusals.delete(stream);
-    if (this.#health.refused === 0) this.conditions.forget('stream');
+    if (this.#health.refused > 0) return;
+    if (this.#lastError === refusal) this.#lastError = '';
+    this.conditions.forget('stream');
   }
 
   /** A wildcard was not answered in time, though every control plane that works answers wildcards. */
@@ -338,7 +340,7 @@ export class AdsConnection {
     const state = this.#state;
     const endpoint = failover.current;
     this.#endProbe();
-    const unanswered = state.kind === 'up' && state.asked && !state.answered;
+    const unanswered = state.kind === 'up' && state.asked && !hasWorked(state);
     const worked = state.kind === 'up' && !unanswered;
     if (worked) this.#credit(state);
     const failure = state.kind === 'up' ? 'unanswered' : 'unreachable';
@@ -452,6 +454,9 @@ export class AdsConnection {
     this.conditions.add(`endpoint ${endpoint}`, reason, level, message, fields);
   }
 }
+
+/** It has answered, or its silence counts as an answer. */
+const hasWorked = ({ answered, silence }: Up): boolean => answered || silence === 'accepted';
 
 function endSilence(state: Up): void {
   if (typeof state.silence === 'object') state.silence.cancel();

@@ -3,14 +3,18 @@ import type { Clock } from '../../model/clock.ts';
 /** A proxy ends a stream that it cannot pass on by its own connect timeout: 5 s, where nothing else is said. */
 const longestRefusalMs = 10_000;
 
+const leastRefusals = 3;
+
 /** A stream from its first opening until nobody needs it any more. Times are milliseconds, by `Clock.monotonic()`. */
 interface Known {
   /** Undefined: it waits to be opened again. */
   openSince: number | undefined;
   /** The open one has had a response. */
   answered: boolean;
-  /** When it first ended without a response since it worked, and when last; undefined: it has not. */
-  refused: { readonly since: number; readonly last: number } | undefined;
+  /** It has not ended yet. */
+  isNew: boolean;
+  /** Since when it ends without a response, when it did so last, and how often; undefined: it worked. */
+  refused: { readonly since: number; readonly last: number; readonly count: number } | undefined;
   /** Its last end says nothing about the endpoint. */
   isItsOwnFault: boolean;
 }
@@ -58,7 +62,9 @@ export class EndpointHealth {
   opening(stream: object): void {
     this.expects(stream);
     const known = this.#streams.get(stream);
-    if (known !== undefined) known.openSince ??= this.#clock.monotonic();
+    if (known === undefined || known.openSince !== undefined) return;
+    known.openSince = this.#clock.monotonic();
+    known.isItsOwnFault = false;
   }
 
   answered(stream: object): void {
@@ -98,7 +104,12 @@ export class EndpointHealth {
     const worked = this.#end(known);
     const isRefusal = !worked && !isItsOwnFault;
     known.isItsOwnFault = isItsOwnFault;
-    known.refused = isRefusal ? { since: known.refused?.since ?? now, last: now } : undefined;
+    const { since, count } = known.refused ?? {
+      since: known.isNew ? this.#refusedSince(now) : now,
+      count: 0,
+    };
+    known.refused = isRefusal ? { since, last: now, count: count + 1 } : undefined;
+    known.isNew = false;
     this.#unanswered.add(stream);
     if (!hasWorked)
       return this.#streams
@@ -107,14 +118,23 @@ export class EndpointHealth {
     return isRefusal && this.#refusesAll();
   }
 
-  /** Each stream that it may be judged by was refused again after `resource_timeout`, and has not worked meanwhile. */
+  /** A new stream that is refused is one more witness of what began when the others were refused, if none has worked since. */
+  #refusedSince(now: number): number {
+    const { workedAt } = this;
+    const all = this.#streams.values().map(({ refused }) => refused?.since ?? now);
+    return Math.min(now, ...all.filter((since) => since >= workedAt));
+  }
+
+  /**
+   * Each stream that it may be judged by was refused again after `resource_timeout`, and has not worked meanwhile. Two
+   * refusals may be of one bad replica among many.
+   */
   #refusesAll(): boolean {
     const longest = this.#resourceTimeoutMs ?? Number.POSITIVE_INFINITY;
     return this.#streams.values().every((one) => {
       if (one.isItsOwnFault) return true;
-      return (
-        one.refused !== undefined && one.refused.last - one.refused.since >= longest && !this.#works(one)
-      );
+      const { since, last, count } = one.refused ?? neverRefused;
+      return count >= leastRefusals && last - since >= longest && !this.#works(one);
     });
   }
 
@@ -135,7 +155,10 @@ export class EndpointHealth {
   }
 }
 
+const neverRefused = { since: 0, last: 0, count: 0 };
+
 const unopened = (): Known => ({
+  isNew: true,
   openSince: undefined,
   answered: false,
   refused: undefined,

@@ -18,6 +18,7 @@ import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
+import { originalOf } from './stamp.ts';
 import { SubscribedType } from './subscribed-type.ts';
 import { SubscribedAgain, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
@@ -258,12 +259,14 @@ export class SotwType extends SubscribedType {
     const namesWithErrors = this.#resolveErrors(resourceErrors);
     if (fullState) this.#resolveMissing(namesWithErrors);
     this.takeErrors(resourceErrors);
+    /** All variants of its name are not, or this one. */
+    const isNotFound = ({ name, constraints: { key } }: Identity): boolean =>
+      notFound
+        .get(name)
+        ?.some(({ constraints: of }) => of.key === key || originalOf(rules.stamp, of).key === '') === true;
     const gone = missing
       .filter((identity) => !this.#mayStillExist(identity, namesWithErrors))
-      .filter(
-        (identity) =>
-          notFound.get(identity.name)?.some(isErrorOf(identity)) === true || !this.#hasLastingError(identity),
-      );
+      .filter((identity) => isNotFound(identity) || !this.#hasLastingError(identity));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
@@ -460,12 +463,6 @@ function* readSotw(
     ],
   });
 }
-
-/** Of all variants of its name, or of this one. */
-const isErrorOf =
-  ({ constraints: { key } }: Identity) =>
-  ({ constraints }: ResourceError): boolean =>
-    constraints.key === '' || constraints.key === key;
 
 const noneEqual = { prefix: 0, suffix: 0 };
 

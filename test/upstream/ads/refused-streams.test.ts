@@ -50,6 +50,7 @@ function setting(
     readonly backoffMs?: number;
     readonly resourceTimeoutMs?: number;
     readonly random?: () => number;
+    readonly services?: 'PER_TYPE';
   } = {},
 ) {
   const clock = new VirtualClock();
@@ -114,6 +115,7 @@ function setting(
         (_, index) => ({ kind: 'tcp', host: 'a', port: index }) as const,
       ),
       protocol: 'DELTA',
+      ...(part.services && { services: part.services }),
       variants: 'PER_PARAMETERS',
       tls: undefined,
       connectTimeoutMs: 5 * seconds,
@@ -265,6 +267,20 @@ describe('§8.4 an endpoint that has worked and refuses each stream', () => {
     expect(isOn(1)).to.equal(true);
   });
 
+  for (const pause of [5, 14, 60])
+    it(`has failed though a session more comes each ${pause} s`, () => {
+      const { behave, subscribe, endAll, isOn, clock } = setting(2);
+      subscribe(want('cds', '*'));
+      clock.advance(60 * seconds);
+      behave(0, refuses);
+      endAll(0);
+      for (let at = 0; at < 2 * resourceTimeout; at += pause * seconds) {
+        subscribe(want('cds', '*', `env-${at}`));
+        clock.advance((pause - 1) * seconds);
+      }
+      expect(isOn(1)).to.equal(true);
+    });
+
   it('goes back and forth the more rarely, the oftener it works for a moment only', () => {
     const { behave, subscribe, connections, clock } = setting(2);
     behave(0, (request, stream) => {
@@ -356,20 +372,21 @@ describe('§8.4 an endpoint has not failed', () => {
       expect(seen).to.deep.equal({ down: 0, connects: 1 });
     });
 
-  it('when it has no such type, and who asks for that is alone', () => {
-    const { behave, subscribe, upstream, seen, clock } = setting(1);
-    const good = want('cds', '*');
-    behave(0, (request, stream) => {
-      if (ofType(request, 'rds')) stream.end(Code.UNIMPLEMENTED);
-      else works(request, stream);
+  for (const services of [undefined, 'PER_TYPE'] as const)
+    it(`when it has no such type, and who asks for that is alone (${services ?? 'AGGREGATED'})`, () => {
+      const { behave, subscribe, upstream, seen, clock } = setting(1, services && { services });
+      const good = want('cds', '*');
+      behave(0, (request, stream) => {
+        if (ofType(request, 'rds')) stream.end(Code.UNIMPLEMENTED);
+        else works(request, stream);
+      });
+      subscribe(good);
+      subscribe(want('rds', 'x'));
+      clock.advance(60 * seconds);
+      upstream.unsubscribe(good);
+      clock.advance(3600 * seconds);
+      expect(seen).to.deep.equal({ down: 0, connects: 1 });
     });
-    subscribe(good);
-    subscribe(want('rds', 'x'));
-    clock.advance(60 * seconds);
-    upstream.unsubscribe(good);
-    clock.advance(3600 * seconds);
-    expect(seen).to.deep.equal({ down: 0, connects: 1 });
-  });
 
   it('when a proxy ends idle streams after a minute, and resource_timeout is longer', () => {
     const { behave, subscribe, seen, clock } = setting(2, { resourceTimeoutMs: 150 * seconds });
@@ -421,6 +438,26 @@ describe('§8.4 an endpoint has not failed', () => {
     const random = new Random(seed);
     return () => random.next();
   };
+
+  it('when a response of the others could not be read once', () => {
+    const { behave, subscribe, endAll, seen, clock } = setting(2);
+    subscribe(want('cds', '*', 'good'));
+    behave(0, goodBeside(works));
+    subscribe(want('cds', '*', 'bad'));
+    clock.advance(60 * seconds);
+    let isFirst = true;
+    behave(
+      0,
+      goodBeside((_, stream) => {
+        if (isFirst) stream.babble();
+        else stream.answer();
+        isFirst = false;
+      }),
+    );
+    endAll(0);
+    clock.advance(600 * seconds);
+    expect(seen).to.deep.equal({ down: 0, connects: 1 });
+  });
 
   for (const outage of [5, 10, 13])
     it(`when it is away for ${outage} s, though a session beside is refused for ever`, () => {
