@@ -428,8 +428,6 @@ export class View {
   resourceErrors(item: Item): readonly StoredResourceError[] {
     const errors = this.#errorsFor(item);
     const { value } = item.last;
-    // What was said when others asked is no answer.
-    if (value === 'unknown') return errors.filter(({ code }) => code !== Code.NOT_FOUND);
     if (errors.length === 0 || !isVariant(value)) return errors;
     return errors.filter((error) => !this.isKeptBeside(value, error));
   }

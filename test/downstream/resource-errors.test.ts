@@ -339,24 +339,6 @@ describe('resource_errors (§8)', () => {
       return { relay, client };
     }
 
-    it('§8.2 that others were told is no answer to who asks with other parameters', () => {
-      const relay = new InMemoryRelay();
-      const asking = (env: string): DeltaClient => {
-        const client = relay.delta();
-        client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env })] });
-        return client;
-      };
-      const first = asking('prod');
-      says(relay, 'prod', { resourceErrors: [missing()] });
-      expect(heard(first)).to.include('!x 5');
-      const [second, third] = [asking('test'), asking('dev')];
-      expect([heard(second), heard(third)]).to.deep.equal([[], []]);
-      says(relay, 'test', { puts: [put(eds, 'x', '1', { constraints: test })] });
-      expect(heard(second)).to.deep.equal(['+x {env == "test"} 1']);
-      says(relay, 'dev', { resourceErrors: [missing()] });
-      expect(heard(third)).to.include('!x 5');
-    });
-
     for (const [other, part, more] of [
       ['shown', { puts: [put(eds, 'x', '1', { constraints: test })] }, ['+x {env == "test"} 1']],
       ['absent', {}, []],

@@ -113,8 +113,10 @@ export class AdsConnection {
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
   readonly #health: EndpointHealth;
-  /** Why streams ended before any response, on this connection or an earlier one. */
-  readonly #refusals = new WeakMap<object, string>();
+  /** Streams that ended before any response, on this connection or an earlier one. */
+  readonly #refusals = new WeakSet<object>();
+  /** Why the last of them did. */
+  #lastRefusal = '';
   #everConnected = false;
   /** Since when nothing works; undefined: something does. */
   #awaySince: number | undefined;
@@ -225,17 +227,18 @@ export class AdsConnection {
     this.#via.unanswered(via, code);
     const state = this.#state;
     if (state.kind !== 'up') return false;
-    const isNews = hasWorked(state);
-    if (this.#health.refuses(stream, isNews, isItsOwnFault)) {
+    const hasWorked = state.answered || state.silence === 'accepted';
+    if (this.#health.refuses(stream, hasWorked, isItsOwnFault)) {
       const seconds = formatSeconds((this.options.resourceTimeoutMs ?? 0) / 1000);
-      const since = isNews ? `for ${seconds} each stream has ended without a response: ` : '';
+      const since = hasWorked ? `for ${seconds} each stream has ended without a response: ` : '';
       this.#reject(`${since}${reason}`);
       this.#isRefused = true;
       return true;
     }
     const endpoint = this.#name(this.#failover.current);
     this.#lastError = `${endpoint}: ${reason}`;
-    this.#refusals.set(stream, this.#lastError);
+    this.#lastRefusal = this.#lastError;
+    this.#refusals.add(stream);
     const fields = { endpoint, reason };
     this.conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', fields);
     this.#changed();
@@ -259,10 +262,9 @@ export class AdsConnection {
   }
 
   #forgetRefusals(stream: object): void {
-    const refusal = this.#refusals.get(stream);
     this.#refusals.delete(stream);
     if (this.#health.refused > 0) return;
-    if (this.#lastError === refusal) this.#lastError = '';
+    if (this.#lastError === this.#lastRefusal) this.#lastError = '';
     this.conditions.forget('stream');
   }
 
@@ -340,7 +342,7 @@ export class AdsConnection {
     const state = this.#state;
     const endpoint = failover.current;
     this.#endProbe();
-    const unanswered = state.kind === 'up' && state.asked && !hasWorked(state);
+    const unanswered = state.kind === 'up' && state.asked && !state.answered;
     const worked = state.kind === 'up' && !unanswered;
     if (worked) this.#credit(state);
     const failure = state.kind === 'up' ? 'unanswered' : 'unreachable';
@@ -454,9 +456,6 @@ export class AdsConnection {
     this.conditions.add(`endpoint ${endpoint}`, reason, level, message, fields);
   }
 }
-
-/** It has answered, or its silence counts as an answer. */
-const hasWorked = ({ answered, silence }: Up): boolean => answered || silence === 'accepted';
 
 function endSilence(state: Up): void {
   if (typeof state.silence === 'object') state.silence.cancel();

@@ -101,15 +101,12 @@ export class EndpointHealth {
     this.expects(stream);
     const known = this.#streams.get(stream) ?? unopened();
     const now = this.#clock.monotonic();
+    const { isNew } = known;
     const worked = this.#end(known);
     const isRefusal = !worked && !isItsOwnFault;
     known.isItsOwnFault = isItsOwnFault;
-    const { since, count } = known.refused ?? {
-      since: known.isNew ? this.#refusedSince(now) : now,
-      count: 0,
-    };
+    const { since, count } = known.refused ?? (isNew ? this.#witnessed(now) : { since: now, count: 0 });
     known.refused = isRefusal ? { since, last: now, count: count + 1 } : undefined;
-    known.isNew = false;
     this.#unanswered.add(stream);
     if (!hasWorked)
       return this.#streams
@@ -119,10 +116,11 @@ export class EndpointHealth {
   }
 
   /** A new stream that is refused is one more witness of what began when the others were refused, if none has worked since. */
-  #refusedSince(now: number): number {
+  #witnessed(now: number): { readonly since: number; readonly count: number } {
     const { workedAt } = this;
     const all = this.#streams.values().map(({ refused }) => refused?.since ?? now);
-    return Math.min(now, ...all.filter((since) => since >= workedAt));
+    const since = all.reduce((first, one) => (one >= workedAt && one < first ? one : first), now);
+    return { since, count: since < now ? leastRefusals - 1 : 0 };
   }
 
   /**
@@ -144,6 +142,7 @@ export class EndpointHealth {
     if (worked) this.#workedAt = this.#clock.monotonic();
     known.openSince = undefined;
     known.answered = false;
+    known.isNew = false;
     return worked;
   }
 

@@ -538,7 +538,7 @@ class AdsStream {
     metrics.streamEnd?.(code);
     const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
-    if (this.#isGivenUp(open, reason, this.#isAlone && answers.has(code), code)) return;
+    if (this.#isGivenUp(open, reason, this.#isItsOwn(code), code)) return;
     const { isUnused } = this.machine;
     // Everything has moved to other streams, the cause of the end too.
     if (isUnused) this.#connection.closed(this);
@@ -554,9 +554,10 @@ class AdsStream {
     if (!this.#isGivenUp(open, reason, hasAnswer)) this.#openLater();
   }
 
-  /** With what may be the cause of its end. */
-  get #isAlone(): boolean {
-    return isIsolated(this.#id) || this.#connection.options.services === 'PER_TYPE';
+  /** Somebody has read what it asks, and that may be the cause of its end. */
+  #isItsOwn(code: Code): boolean {
+    if (isIsolated(this.#id)) return answers.has(code);
+    return this.#connection.options.services === 'PER_TYPE' && code === Code.UNIMPLEMENTED;
   }
 
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
