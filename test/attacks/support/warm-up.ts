@@ -8,7 +8,16 @@ const messages: readonly (readonly [path: string, message: Buffer])[] = [
   ['/grpc.health.v1.Health/Watch', Buffer.alloc(0)],
   // list_services
   ['/grpc.reflection.v1.ServerReflection/ServerReflectionInfo', Buffer.of(0x3a, 0x01, 0x2a)],
+  // file_containing_symbol: the descriptors of the whole Envoy API are read when they are first needed.
+  [
+    '/grpc.reflection.v1.ServerReflection/ServerReflectionInfo',
+    reflectionOf('envoy.config.cluster.v3.Cluster'),
+  ],
 ];
+
+function reflectionOf(symbol: string): Buffer {
+  return Buffer.concat([Buffer.of(0x22, symbol.length), Buffer.from(symbol)]);
+}
 
 /** One call of everything: what is loaded at the first call is no leak of the attack that makes it. */
 export async function warmUp(target: Target): Promise<void> {
