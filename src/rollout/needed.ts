@@ -67,7 +67,7 @@ export class Needed {
   }
 }
 
-/** What a side has of names that are discarded or frozen refers to so much: often thousands, of which few change at a time. */
+/** What the names that are discarded or frozen refer to, as a side has them. Of thousands few change at a time. */
 class Kept {
   readonly #gate: Contents;
   readonly #side: Side;

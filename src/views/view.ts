@@ -78,7 +78,7 @@ export class View {
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
-  readonly #payment = new Payment();
+  readonly #payment: Payment;
   /** Cursors that have moved to another view and whose clients still have what this one showed. */
   readonly #anchored = new Set<ViewSubscriber>();
   /** How many subscribers have not taken `head` yet. */
@@ -122,6 +122,7 @@ export class View {
     this.type = type;
     this.info = typeInfo(type);
     this.selection = selection;
+    this.#payment = new Payment(selection);
     this.access = access;
     this.#catalog = catalog;
     this.#restriction = access.unrestricted ? undefined : access;
@@ -206,12 +207,12 @@ export class View {
   /** Its users have changed, and `payer` is that of one of them. */
   #usedBy(payer: Payer | undefined): void {
     const users = [this.#subscribers, this.#anchored, this.#dependents];
-    const isPaidAnew = this.#payment.usedBy(payer, users, this.selection, this.#members);
+    const isPaidAnew = this.#payment.usedBy(payer, users, this.#members);
     const { base } = this;
     if (isPaidAnew && base !== undefined) base.#usedBy(this.isUnused ? base.payer : this.payer);
   }
 
-  /** How many resources its wildcards and globs show, that of a base left out. */
+  /** How many resources its wildcards and globs show, those of a base left out. */
   get #members(): number {
     return this.base === undefined && this.selection.hasCollection ? this.#own.size : 0;
   }
@@ -292,7 +293,7 @@ export class View {
     this.#removedSince.clear();
     this.atHead = {};
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
-    this.#payment.renew(this.selection, this.#members);
+    this.#payment.renew(this.#members);
     return true;
   }
 
@@ -322,7 +323,7 @@ export class View {
       item.last.older = undefined;
       if (this.#isForgettable(item)) this.#own.delete(item.id);
     }
-    this.#payment.renew(this.selection, this.#members);
+    this.#payment.renew(this.#members);
     if (this.base !== undefined) this.base.#caughtUp(this);
   }
 

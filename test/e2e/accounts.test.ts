@@ -44,6 +44,21 @@ const wildcardsFor = (stream: number): Buffer =>
     ),
   );
 
+/** On so many streams. Which of them have ended. */
+async function asks(
+  from: RawConnection,
+  count: number,
+  requestOf: (stream: number) => Buffer,
+): Promise<() => readonly RawStream[]> {
+  await from.ready();
+  const streams = Array.from({ length: count }, (_, index) => {
+    const stream = from.call(`/${ADS_SERVICE}/DeltaAggregatedResources`);
+    stream.stream.write(requestOf(index));
+    return stream;
+  });
+  return () => streams.filter(({ status }) => status !== undefined);
+}
+
 describe('the account of a peer, on a running relay', function () {
   this.timeout(60_000);
   let files: ResourceFiles;
@@ -66,14 +81,7 @@ describe('the account of a peer, on a running relay', function () {
     await good.gets('cds');
     const before = await relay.memory();
     using from = new RawConnection(relay.xds, undefined, attacker);
-    await from.ready();
-    const streams: RawStream[] = [];
-    for (let index = 0; index < 30; index++) {
-      const stream = from.call(`/${ADS_SERVICE}/DeltaAggregatedResources`);
-      stream.stream.write(requestFor(index, 1000));
-      streams.push(stream);
-    }
-    const refused = (): readonly RawStream[] => streams.filter(({ status }) => status !== undefined);
+    const refused = await asks(from, 30, (stream) => requestFor(stream, 1000));
     // 1,000 names are 2.6 MB: six streams have room.
     await eventually(() => expect(refused().length).to.be.at.least(22), { timeout: 30_000 });
     expect(refused().length).to.be.below(30);
@@ -113,14 +121,7 @@ describe('the account of a peer, on a running relay', function () {
     await good.gets('cds');
     const before = await relay.memory();
     using from = new RawConnection(relay.xds, undefined, attacker);
-    await from.ready();
-    const streams: RawStream[] = [];
-    for (let index = 0; index < 20; index++) {
-      const stream = from.call(`/${ADS_SERVICE}/DeltaAggregatedResources`);
-      stream.stream.write(wildcardsFor(index));
-      streams.push(stream);
-    }
-    const refused = (): readonly RawStream[] => streams.filter(({ status }) => status !== undefined);
+    const refused = await asks(from, 20, wildcardsFor);
     // 16 times 1,000 resources are 4.6 MB: three streams have room.
     await eventually(() => expect(refused().length).to.be.at.least(16), { timeout: 30_000 });
     for (const { status } of refused())

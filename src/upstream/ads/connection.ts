@@ -113,9 +113,7 @@ export class AdsConnection {
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
   readonly #health: EndpointHealth;
-  /** Streams that ended before any response, on this connection or an earlier one. */
-  readonly #refusals = new WeakSet<object>();
-  /** Why the last of them did. */
+  /** Why a stream ended last before any response. */
   #lastRefusal = '';
   #everConnected = false;
   /** Since when nothing works; undefined: something does. */
@@ -197,10 +195,8 @@ export class AdsConnection {
   /** A response that can be read has arrived on a stream with this header. */
   answered(stream: object, via: string): void {
     this.#via.answered(via);
-    this.#health.answered(stream);
-    if (this.#refusals.has(stream)) {
-      this.#health.accepted(stream);
-      this.#forgetRefusals(stream);
+    if (this.#health.answered(stream)) {
+      this.#refusesLess();
       this.#changed();
     }
     const state = this.#state;
@@ -238,7 +234,6 @@ export class AdsConnection {
     const endpoint = this.#name(this.#failover.current);
     this.#lastError = `${endpoint}: ${reason}`;
     this.#lastRefusal = this.#lastError;
-    this.#refusals.add(stream);
     const fields = { endpoint, reason };
     this.conditions.set('stream', reason, 'warn', 'the control plane refuses a stream', fields);
     this.#changed();
@@ -258,14 +253,15 @@ export class AdsConnection {
   /** The stream is not needed any more: its failure does not count any longer. */
   closed(stream: object): void {
     this.#health.closed(stream);
-    this.#forgetRefusals(stream);
+    this.#refusesLess();
   }
 
-  #forgetRefusals(stream: object): void {
-    this.#refusals.delete(stream);
+  #refusesLess(): void {
     if (this.#health.refused > 0) return;
-    if (this.#lastError === this.#lastRefusal) this.#lastError = '';
     this.conditions.forget('stream');
+    // What it failed by, until it works again, stays.
+    const works = this.#state.kind === 'up' && this.#state.answered;
+    if (works && this.#lastError === this.#lastRefusal) this.#lastError = '';
   }
 
   /** A wildcard was not answered in time, though every control plane that works answers wildcards. */

@@ -1,4 +1,5 @@
 import type { Clock } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
 
 /** A proxy ends a stream that it cannot pass on by its own connect timeout: 5 s, where nothing else is said. */
 const longestRefusalMs = 10_000;
@@ -55,21 +56,22 @@ export class EndpointHealth {
 
   /** It will be opened. */
   expects(stream: object): void {
-    if (!this.#streams.has(stream)) this.#streams.set(stream, unopened());
+    this.#known(stream);
   }
 
   /** One that the relay itself opens anew goes on. */
   opening(stream: object): void {
-    this.expects(stream);
-    const known = this.#streams.get(stream);
-    if (known === undefined || known.openSince !== undefined) return;
+    const known = this.#known(stream);
+    if (known.openSince !== undefined) return;
     known.openSince = this.#clock.monotonic();
     known.isItsOwnFault = false;
   }
 
-  answered(stream: object): void {
+  /** It has a response. True: it was refused before. */
+  answered(stream: object): boolean {
     const known = this.#streams.get(stream);
     if (known !== undefined) known.answered = true;
+    return this.#unanswered.delete(stream);
   }
 
   /** A stream that had responses. */
@@ -78,11 +80,6 @@ export class EndpointHealth {
     if (known === undefined) return;
     this.#end(known);
     known.refused = undefined;
-  }
-
-  /** Its refusals do not count any more. */
-  accepted(stream: object): void {
-    this.#unanswered.delete(stream);
   }
 
   /** Nobody needs it any more. */
@@ -98,8 +95,7 @@ export class EndpointHealth {
    * it fails once no open stream may still be answered. `isItsOwnFault`: whoever ended it had read what it asks.
    */
   refuses(stream: object, hasWorked: boolean, isItsOwnFault: boolean): boolean {
-    this.expects(stream);
-    const known = this.#streams.get(stream) ?? unopened();
+    const known = this.#known(stream);
     const now = this.#clock.monotonic();
     const { isNew } = known;
     const worked = this.#end(known);
@@ -113,6 +109,10 @@ export class EndpointHealth {
         .entries()
         .every(([one, { openSince }]) => openSince === undefined || this.#unanswered.has(one));
     return isRefusal && this.#refusesAll();
+  }
+
+  #known(stream: object): Known {
+    return getOrMake(this.#streams, stream, unopened);
   }
 
   /** A new stream that is refused is one more witness of what began when the others were refused, if none has worked since. */

@@ -486,10 +486,12 @@ function readName(wrapper: Resource | undefined, body: Any): Result<string> {
   );
 }
 
-/** In every named xDS resource the name is field 1, a string (`cluster_name` in endpoints). Of the known types only LEDS has none. */
+const leds = typeByName('leds');
+
+/** In every named xDS resource the name is field 1, a string (`cluster_name` in endpoints). */
 function isNamed(url: string): boolean {
-  // Most files have only these: the descriptors need not be read.
-  if (isKnownType(url) && url !== typeByName('leds')) return true;
+  // Most files have only known types: the descriptors need not be read. Of these only LEDS has no name.
+  if (isKnownType(url) && url !== leds) return true;
   const desc = envoyRegistry().getMessage(messageName(url));
   const field = desc?.fields.find(({ number }) => number === 1);
   return field?.fieldKind === 'scalar' && field.scalar === ScalarType.STRING;

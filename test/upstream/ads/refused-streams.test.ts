@@ -198,11 +198,15 @@ describe('§8.4 an endpoint that has worked and refuses each stream', () => {
 
   it('is down if there is no other, until a stream has a response', () => {
     const { behave, subscribe, endAll, upstream, clock } = setting(1);
-    subscribe(want('cds', '*'));
+    const leaving = want('cds', '*', 'leaving');
+    subscribe(want('cds', '*'), leaving);
     behave(0, refuses);
     endAll(0);
-    clock.advance(2 * resourceTimeout);
+    clock.advance(3 * resourceTimeout);
+    upstream.unsubscribe(leaving);
+    clock.advance(seconds);
     expect(upstream.state()).to.include({ down: true, refusedStreams: 1 });
+    expect(upstream.state().lastError).to.match(/no healthy upstream$/);
     clock.advance(300 * seconds);
     expect(upstream.state()).to.include({ down: true, refusedStreams: 1 });
     behave(0, (_, stream) => stream.answer());
@@ -372,12 +376,17 @@ describe('§8.4 an endpoint has not failed', () => {
       expect(seen).to.deep.equal({ down: 0, connects: 1 });
     });
 
-  for (const services of [undefined, 'PER_TYPE'] as const)
-    it(`when it has no such type, and who asks for that is alone (${services ?? 'AGGREGATED'})`, () => {
+  const missing = (stream: Stream): void => stream.end(Code.UNIMPLEMENTED);
+  for (const [what, answer, services] of [
+    ['when it has no such type', missing, undefined],
+    ['with a service for each type, when it has not that one', missing, 'PER_TYPE'],
+    ['when it answers for one type what cannot be read', (stream: Stream) => stream.babble(), undefined],
+  ] as const)
+    it(`${what}, and who asks for that is alone`, () => {
       const { behave, subscribe, upstream, seen, clock } = setting(1, services && { services });
       const good = want('cds', '*');
       behave(0, (request, stream) => {
-        if (ofType(request, 'rds')) stream.end(Code.UNIMPLEMENTED);
+        if (ofType(request, 'rds')) answer(stream);
         else works(request, stream);
       });
       subscribe(good);
@@ -395,20 +404,6 @@ describe('§8.4 an endpoint has not failed', () => {
       clock.after(60 * seconds, () => stream.end());
     });
     subscribe(want('eds', 'a'));
-    clock.advance(3600 * seconds);
-    expect(seen).to.deep.equal({ down: 0, connects: 1 });
-  });
-
-  it('when it answers for one type what cannot be read, and who asks for that is alone', () => {
-    const { behave, subscribe, upstream, seen, clock } = setting(1);
-    const good = want('cds', '*');
-    behave(0, (request, stream) => {
-      if (ofType(request, 'rds')) stream.babble();
-      else works(request, stream);
-    });
-    subscribe(good);
-    subscribe(want('rds', 'x'));
-    upstream.unsubscribe(good);
     clock.advance(3600 * seconds);
     expect(seen).to.deep.equal({ down: 0, connects: 1 });
   });
