@@ -198,20 +198,28 @@ describe('§8.4 an endpoint that has worked and refuses each stream', () => {
 
   it('is down if there is no other, until a stream has a response', () => {
     const { behave, subscribe, endAll, upstream, clock } = setting(1);
-    const leaving = want('cds', '*', 'leaving');
-    subscribe(want('cds', '*'), leaving);
+    subscribe(want('cds', '*'));
     behave(0, refuses);
     endAll(0);
-    clock.advance(3 * resourceTimeout);
-    upstream.unsubscribe(leaving);
-    clock.advance(seconds);
+    clock.advance(2 * resourceTimeout);
     expect(upstream.state()).to.include({ down: true, refusedStreams: 1 });
-    expect(upstream.state().lastError).to.match(/no healthy upstream$/);
     clock.advance(300 * seconds);
     expect(upstream.state()).to.include({ down: true, refusedStreams: 1 });
     behave(0, (_, stream) => stream.answer());
     clock.advance(60 * seconds);
     expect(upstream.state()).to.include({ down: false, refusedStreams: 0, lastError: '', connected: true });
+  });
+
+  it('says why it is down, also when its last client leaves', () => {
+    const { behave, subscribe, endAll, upstream, clock } = setting(1);
+    const last = want('cds', '*');
+    subscribe(last);
+    behave(0, refuses);
+    endAll(0);
+    clock.advance(60 * seconds);
+    upstream.unsubscribe(last);
+    clock.advance(1);
+    expect(upstream.state().lastError).to.match(/no healthy upstream$/);
   });
 
   it('is well again when it is silent about what is resumed', () => {
