@@ -3,7 +3,7 @@ module.exports = {
   recursive: true,
   reporter: './test/support/reporter.ts',
   // Of what hangs: other processes may have the machine's cores for a while.
-  timeout: 60_000,
+  timeout: 120_000,
   'node-option': ['disable-warning=ExperimentalWarning'],
   require: ['./test/support/compile-cache.ts'],
 };

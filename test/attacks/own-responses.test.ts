@@ -21,8 +21,7 @@ const names = Array.from({ length: clusters }, (_, index) => `c${index}`);
 /** 3 MB in all. */
 const contents = new Map(names.map((name) => [name, 'x'.repeat(1500)]));
 
-describe('responses that only one client gets', function () {
-  this.timeout(60_000);
+describe('responses that only one client gets', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 
@@ -90,8 +89,7 @@ describe('responses that only one client gets', function () {
     });
 });
 
-describe('what a client says that it has, and is gone', function () {
-  this.timeout(60_000);
+describe('what a client says that it has, and is gone', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 

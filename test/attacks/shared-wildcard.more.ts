@@ -9,9 +9,7 @@ const streams = 60;
 /** What each costs for itself: its subscription, its connection here, and what it was sent until it accepts that. */
 const mostPerStream = 200 * KB;
 
-describe('streams with the wildcard and a name that nobody has', function () {
-  this.timeout(120_000);
-
+describe('streams with the wildcard and a name that nobody has', () => {
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`share what the wildcard shows: ${protocol}`, async () => {
       using files = new ResourceFiles();

@@ -76,8 +76,7 @@ async function idle(pid: number): Promise<void> {
   }
 }
 
-describe('bodies in pieces of one byte', function () {
-  this.timeout(120_000);
+describe('bodies in pieces of one byte', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   const open: Socket[] = [];

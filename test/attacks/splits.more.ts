@@ -227,8 +227,7 @@ function trickling(socket: Socket): Duplex {
  * reads; TLS on `metrics`, which has none.
  */
 for (const workers of [0, 1]) {
-  describe(`requests in pieces, with workers: ${workers}`, function () {
-    this.timeout(120_000);
+  describe(`requests in pieces, with workers: ${workers}`, () => {
     let stack: AsyncDisposableStack;
     let plain: RelayProcess;
     let secure: RelayProcess;

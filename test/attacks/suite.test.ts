@@ -8,8 +8,7 @@ import { warmUp } from './support/warm-up.ts';
 
 const weakness = join(import.meta.dirname, 'support/weakness.ts');
 
-describe('the suite of attacks notices', function () {
-  this.timeout(60_000);
+describe('the suite of attacks notices', () => {
   let stage: RelayStage;
 
   before(async () => {

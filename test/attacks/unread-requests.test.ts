@@ -30,9 +30,7 @@ const changes = Buffer.concat(
   Array.from({ length: 3000 }, () => [request(['a'], []), request([], ['a'])]).flat(),
 );
 
-describe('what streams send that are not read', function () {
-  this.timeout(60_000);
-
+describe('what streams send that are not read', () => {
   it('counts as held for its peer: past limits.max_held_bytes_per_peer streams end with a reason', async () => {
     await using stack = new AsyncDisposableStack();
     const files = stack.use(new ResourceFiles());

@@ -24,8 +24,7 @@ function dataOf(name: string, ports: Readonly<Record<number, number>>): Map<stri
   return new Map(files.map((file) => [basename(file), replaced(read(file))]));
 }
 
-describe('deploy/recipes/configmap', function () {
-  this.timeout(60_000);
+describe('deploy/recipes/configmap', () => {
   let setting: EnvoySetting;
 
   before(async function () {

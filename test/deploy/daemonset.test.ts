@@ -39,9 +39,7 @@ const namespace = z.object({
 
 const targets = ['shop', 'office', 'lager', 'yard'];
 
-describe('deploy/recipes/daemonset', function () {
-  this.timeout(120_000);
-
+describe('deploy/recipes/daemonset', () => {
   it('four targets of grpc-go over the socket are four streams here and one upstream, after a kill too', async function () {
     const binary = await need(this, controlPlaneBinary());
     const command = await need(this, goBinary('grpcclient'));

@@ -106,8 +106,7 @@ class RecipeStage implements AsyncDisposable {
   }
 }
 
-describe('deploy/recipes/go-control-plane', function () {
-  this.timeout(120_000);
+describe('deploy/recipes/go-control-plane', () => {
   let setting: EnvoySetting;
 
   before(async function () {

@@ -9,9 +9,7 @@ import { RelayProcess } from '../e2e/support/relay.ts';
 
 const file = readFileSync(join(root, 'deploy/Dockerfile'), 'utf8');
 
-describe('deploy/Dockerfile', function () {
-  this.timeout(60_000);
-
+describe('deploy/Dockerfile', () => {
   it('copies files that exist', () => {
     const copied = Array.from(file.matchAll(/^COPY (?!--from)(.+) \S+$/gm), ([, paths = '']) =>
       paths.split(' '),

@@ -46,7 +46,6 @@ describe('deploy/recipes', () => {
   });
 
   it('envoy-gateway: the second proxy has an id and an admin port of its own, and Envoy reads that', async function () {
-    this.timeout(60_000);
     const envoy = await need(this, envoyBinary());
     const page = readFileSync(join(root, 'envoy-gateway/README.md'), 'utf8');
     const [, baseId = '', more = ''] =
@@ -60,7 +59,6 @@ describe('deploy/recipes', () => {
   });
 
   it('has bootstraps that Envoy reads', async function () {
-    this.timeout(60_000);
     const envoy = await need(this, envoyBinary());
     const files = globSync('**/envoy.yaml', { cwd: root });
     expect(files).to.have.length.of.at.least(2);

@@ -12,8 +12,7 @@ import { blocksOf } from './page.ts';
 const configuration = z.looseObject({ upstreams: z.array(z.looseObject({})) });
 const canariesAndOthers = ['a', 'b', 'c'];
 
-describe('blue-green control planes, as the guide says', function () {
-  this.timeout(90_000);
+describe('blue-green control planes, as the guide says', () => {
   let stack: AsyncDisposableStack;
   beforeEach(() => {
     stack = new AsyncDisposableStack();

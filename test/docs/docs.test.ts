@@ -170,7 +170,6 @@ describe('the documentation', () => {
   });
 
   it('has a bootstrap that Envoy takes', async function () {
-    this.timeout(60_000);
     const envoy = await need(this, envoyBinary());
     using directory = temporaryDirectory();
     const [bootstrap = ''] = blocks('docs/how-to/first-relay.md', 'yaml envoy');

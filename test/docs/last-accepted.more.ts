@@ -69,9 +69,10 @@ describe('docs/how-to/last-accepted.md', function () {
     await plane.set(goodSite('fixed', setting));
     // The relay waits for the canary that it had before its restart: one of these.
     const all = [cold, await startEnvoy(restarted, 'proxy-1'), await startEnvoy(restarted, 'proxy-2')];
+    // The relay tries the control plane again up to half a minute after it is back.
     for (const envoy of all)
-      await eventually(async () => {
-        expect(await envoy.configDump()).to.include('"/fixed"');
+      await eventually(async () => expect(await envoy.configDump()).to.include('"/fixed"'), {
+        timeout: 120_000,
       });
     await reaches(restarted, 'IDLE');
   });

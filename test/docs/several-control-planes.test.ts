@@ -47,8 +47,7 @@ class TlsBackend implements AsyncDisposable {
   }
 }
 
-describe('docs/how-to/several-control-planes.md', function () {
-  this.timeout(120_000);
+describe('docs/how-to/several-control-planes.md', () => {
   let setting: Setting;
 
   before(async function () {

@@ -25,8 +25,7 @@ function block(info: string): string {
 
 const config = z.looseObject({ xds: z.looseObject({}), upstreams: z.array(z.looseObject({})) });
 
-describe('tenants and mutual TLS, step by step', function () {
-  this.timeout(60_000);
+describe('tenants and mutual TLS, step by step', () => {
   const directory = temporaryDirectory();
   const file = (name: string): string => join(directory.path, name);
   let relay: RelayProcess;

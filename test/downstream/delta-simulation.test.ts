@@ -201,8 +201,7 @@ class Model {
 }
 
 describe('delta, in random schedules', () => {
-  it('a client that follows the rules ends up with what its node sees, and loses nothing on the way', function () {
-    this.timeout(60_000);
+  it('a client that follows the rules ends up with what its node sees, and loses nothing on the way', () => {
     fc.assert(
       fc.property(fc.array(events, { minLength: 3, maxLength: 30 }), (schedule) => {
         const model = new Model(new InMemoryRelay());

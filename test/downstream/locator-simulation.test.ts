@@ -181,8 +181,7 @@ class Model {
 }
 
 describe('delta with locators, in random schedules', () => {
-  it('a TP2 client ends up with the variants that its locators select, and loses nothing on the way', function () {
-    this.timeout(60_000);
+  it('a TP2 client ends up with the variants that its locators select, and loses nothing on the way', () => {
     fc.assert(
       fc.property(fc.array(events, { minLength: 3, maxLength: 30 }), (schedule) => {
         const model = new Model();

@@ -59,8 +59,7 @@ async function asks(
   return () => streams.filter(({ status }) => status !== undefined);
 }
 
-describe('the account of a peer, on a running relay', function () {
-  this.timeout(60_000);
+describe('the account of a peer, on a running relay', () => {
   let files: ResourceFiles;
 
   before(() => {

@@ -54,8 +54,7 @@ const post = (headers: OutgoingHttpHeaders = {}): RequestOptions => ({
   headers: { ...json, ...headers },
 });
 
-describe('who may ask the admin listener', function () {
-  this.timeout(60_000);
+describe('who may ask the admin listener', () => {
   let resources: ResourceFiles;
   let pem: PemFiles;
   let relay: RelayProcess;

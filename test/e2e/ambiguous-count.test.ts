@@ -17,8 +17,7 @@ async function ambiguousIn(relay: RelayProcess): Promise<readonly string[]> {
   return types.filter(({ ambiguous }) => ambiguous > 0).map(({ type, ambiguous }) => `${type} ${ambiguous}`);
 }
 
-describe('the count of ambiguous matches', function () {
-  this.timeout(60_000);
+describe('the count of ambiguous matches', () => {
   let binary: string;
 
   before(async function () {

@@ -12,8 +12,7 @@ const readiness = z.object({
   upstreams: z.array(z.looseObject({ stale: z.boolean(), reason: z.string().optional() })),
 });
 
-describe('what clients have of a file that is empty', function () {
-  this.timeout(60_000);
+describe('what clients have of a file that is empty', () => {
   const cluster = `resources: [{ "@type": ${typeOf('cds')}, name: cart }]`;
 
   for (const protocol of ['sotw', 'delta'] as const) {
@@ -58,9 +57,7 @@ describe('what clients have of a file that is empty', function () {
   }
 });
 
-describe('a file that is empty, or no file of resources, when the relay starts', function () {
-  this.timeout(60_000);
-
+describe('a file that is empty, or no file of resources, when the relay starts', () => {
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`§3.9 holds up nobody: clients get what the other files have (${protocol})`, async () => {
       using files = new ResourceFiles();
@@ -76,9 +73,7 @@ describe('a file that is empty, or no file of resources, when the relay starts',
   }
 });
 
-describe('max_removal_percent, beside a file that is no file of resources', function () {
-  this.timeout(60_000);
-
+describe('max_removal_percent, beside a file that is no file of resources', () => {
   it('what is held back goes after max_removal_hold', async () => {
     using files = new ResourceFiles();
     const names = Array.from({ length: 10 }, (_, index) => `c${index}`);
@@ -98,8 +93,7 @@ describe('max_removal_percent, beside a file that is no file of resources', func
   });
 });
 
-describe('files that are refused', function () {
-  this.timeout(60_000);
+describe('files that are refused', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 

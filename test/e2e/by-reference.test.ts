@@ -103,8 +103,7 @@ async function certificateBackend(key: string, cert: string, ca: string) {
   };
 }
 
-describe('a real Envoy with resources by reference: a request works once they have arrived', function () {
-  this.timeout(60_000);
+describe('a real Envoy with resources by reference: a request works once they have arrived', () => {
   let setting: Setting;
 
   before(async function () {

@@ -46,8 +46,7 @@ const demanding = (issuer: Issued): ServerCredentials =>
     true,
   );
 
-describe('certificates of the relay', function () {
-  this.timeout(120_000);
+describe('certificates of the relay', () => {
   let pem: PemFiles;
   let plane: ControlPlane;
   let version = 0;

@@ -20,9 +20,7 @@ const listener = customListener('web', {
   route_config: { ...inline, virtual_hosts: [{ name: 'all', domains: ['*'], routes: [wrong] }] },
 });
 
-describe('what a real Envoy says of a listener that it rejects', function () {
-  this.timeout(120_000);
-
+describe('what a real Envoy says of a listener that it rejects', () => {
   it('is shown with its head and its tail wherever errors are shown, and whole as JSON; two Envoys are one rejection', async function () {
     await need(this, relayCommand());
     const binary = await need(this, envoyBinary());

@@ -26,8 +26,7 @@ import { clientsOf, csdsOf, statusOf } from './support/relay-state.ts';
 
 const states = new Map<number, string>(Object.entries(ConfigStatus).map(([name, value]) => [value, name]));
 
-describe('what clients make of what they are told', function () {
-  this.timeout(60_000);
+describe('what clients make of what they are told', () => {
   let plane: ModelPlane;
   let relay: RelayProcess;
   let pool: ClientPool;

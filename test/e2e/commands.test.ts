@@ -25,8 +25,7 @@ const hostile = '<script>\u001B[31mred\n\u202Etxt.exe\u2066\uFEFF';
 /** None of these may reach a terminal. */
 const raw = /(?!\n)[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/u;
 
-describe('commands about clients and resources', function () {
-  this.timeout(60_000);
+describe('commands about clients and resources', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   let connections: Connections;

@@ -71,8 +71,7 @@ const metrics = {
   histogram: ['propagation_seconds'],
 };
 
-describe('the contract, on a running relay', function () {
-  this.timeout(60_000);
+describe('the contract, on a running relay', () => {
   let files: ResourceFiles;
   let config: RelayConfig;
   let relay: RelayProcess;
@@ -219,9 +218,7 @@ describe('the contract, on a running relay', function () {
   });
 });
 
-describe('the life of a relay', function () {
-  this.timeout(60_000);
-
+describe('the life of a relay', () => {
   it('/ready and health: 503 until each upstream was connected once, and from then on even while one is down', async function () {
     const binary = await need(this, controlPlaneBinary());
     const early = await ControlPlane.start(binary, { cache: 'linear' });

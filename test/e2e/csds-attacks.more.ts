@@ -35,8 +35,7 @@ const slowToMatch = (index: number) =>
 const promptly = 400;
 const resources = 20_000;
 
-describe('attacks by CSDS and health on a relay', function () {
-  this.timeout(90_000);
+describe('attacks by CSDS and health on a relay', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   let victim: XdsClient;

@@ -74,8 +74,7 @@ const variantOf = (tenant: string): string =>
     ],
   });
 
-describe('CSDS on the xDS port: no tenant sees another', function () {
-  this.timeout(60_000);
+describe('CSDS on the xDS port: no tenant sees another', () => {
   let directory: TemporaryDirectory;
   let files: ResourceFiles;
   let stack: AsyncDisposableStack;

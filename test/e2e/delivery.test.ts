@@ -34,8 +34,7 @@ const linesOf = (text: readonly string[]): readonly z.infer<typeof line>[] =>
   text.filter((one) => one.startsWith('{')).map((one) => line.parse(JSON.parse(one)));
 
 for (const workers of cases(0, 2)) {
-  describe(`wait and tap, workers: ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`wait and tap, workers: ${workers}`, () => {
     let files: ResourceFiles;
     let relay: RelayProcess;
     let connections: Connections;

@@ -6,9 +6,7 @@ import { root, temporaryDirectory } from './support/paths.ts';
 import { outcome, Process } from './support/process.ts';
 import { distributary } from './support/relay.ts';
 
-describe('demo', function () {
-  this.timeout(60_000);
-
+describe('demo', () => {
   it('says which file is broken, and where, and what to type to look at a change and to undo it', async () => {
     using copy = temporaryDirectory();
     // It serves the files next to its own code.

@@ -16,8 +16,7 @@ import {
 } from './support/resources.ts';
 import { need } from './support/skip.ts';
 
-describe('the test environment, without the relay', function () {
-  this.timeout(120_000);
+describe('the test environment, without the relay', () => {
   let envoy: string;
   let controlPlane: string;
   let one: Backend;

@@ -12,9 +12,7 @@ const central = (plane: ModelPlane): object => ({
   ads: { endpoints: [plane.address], backoff: { initial: '20ms', max: '100ms' } },
 });
 
-describe('connections that the relay ends', function () {
-  this.timeout(60_000);
-
+describe('connections that the relay ends', () => {
   it('SIGTERM: 503 first, GOAWAY, then 50 streams end over drain_timeout, a few at a time, also after a SIGHUP; exit 0', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', five);

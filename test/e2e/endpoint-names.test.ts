@@ -10,9 +10,7 @@ import { readyOf } from './support/relay-state.ts';
 
 const probe = join(root, 'test/e2e/support/names-probe.ts');
 
-describe('an endpoint that is a name of many addresses, on the real process', function () {
-  this.timeout(60_000);
-
+describe('an endpoint that is a name of many addresses, on the real process', () => {
   it('is served by the address that works, whichever comes first, and by the addresses of later', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });

@@ -11,8 +11,7 @@ const ways: readonly Way[] = [
   { transport: 'rest', protocol: 'SOTW', cache: 'snapshot' },
 ];
 
-describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', function () {
-  this.timeout(120_000);
+describe('a real Envoy that polls: api_type REST for LDS, RDS, CDS and EDS', () => {
   let setting: Setting;
 
   before(async function () {

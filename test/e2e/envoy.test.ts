@@ -8,8 +8,7 @@ import { prepare, type Setting, Stage, titleOf, ways } from './support/setting.t
 
 const notFound = { status: 404, body: '' };
 
-describe('a real Envoy through the relay', function () {
-  this.timeout(120_000);
+describe('a real Envoy through the relay', () => {
   let setting: Setting;
 
   before(async function () {

@@ -76,8 +76,7 @@ async function connected(
   return { socket, session: () => last, isOpen: () => open };
 }
 
-describe('a client certificate that ends', function () {
-  this.timeout(60_000);
+describe('a client certificate that ends', () => {
   let files: ResourceFiles;
   let pem: TemporaryDirectory;
   let relay: RelayProcess;

@@ -39,8 +39,7 @@ const cluster = (name: string, alias = name, constraints?: Constraints): string 
   return `\n- ${JSON.stringify({ ...wrapper, resource_name })}`;
 };
 
-describe('explain', function () {
-  this.timeout(60_000);
+describe('explain', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 

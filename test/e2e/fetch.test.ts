@@ -42,8 +42,7 @@ const refusal = (failed: Promise<unknown>): Promise<ServiceError> =>
     (error: ServiceError) => error,
   );
 
-describe('the unary Fetch over gRPC', function () {
-  this.timeout(60_000);
+describe('the unary Fetch over gRPC', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   let client: Client;

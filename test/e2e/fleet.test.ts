@@ -59,9 +59,7 @@ const detail = z.object({
 });
 
 for (const workers of cases(0, 2)) {
-  describe(`the clients as a whole, with workers: ${workers}`, function () {
-    this.timeout(60_000);
-
+  describe(`the clients as a whole, with workers: ${workers}`, () => {
     let world: PageWorld | undefined;
 
     before(async () => {

@@ -6,8 +6,7 @@ import { RelayProcess, relayCommand, upstream } from './support/relay.ts';
 import { grpcService as service } from './support/resources.ts';
 import { need } from './support/skip.ts';
 
-describe('a gRPC client (@grpc/grpc-js-xds) through the relay', function () {
-  this.timeout(60_000);
+describe('a gRPC client (@grpc/grpc-js-xds) through the relay', () => {
   let binary: string;
 
   before(async function () {

@@ -44,8 +44,7 @@ const cluster = (name: string, timeout: string, more = ''): string =>
   `{"@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "${name}", "connect_timeout": "${timeout}"${more}}`;
 const clusters = (...list: readonly string[]): string => `{"resources": [${list.join(',')}]}`;
 
-describe('history and diff', function () {
-  this.timeout(60_000);
+describe('history and diff', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   let connections: Connections;

@@ -51,9 +51,7 @@ async function planeWithKeys(): Promise<ModelPlane> {
   return plane;
 }
 
-describe('private keys that stand in clusters', function () {
-  this.timeout(60_000);
-
+describe('private keys that stand in clusters', () => {
   const expectNone = (text: string): void => {
     expect(text).to.include('shop.example');
     for (const secret of secrets) expect(text).not.to.include(secret);

@@ -9,9 +9,7 @@ import { XdsClient } from './support/xds-client.ts';
 
 const eds = typeOf('eds');
 
-describe('clients that invent parameter values', function () {
-  this.timeout(60_000);
-
+describe('clients that invent parameter values', () => {
   for (const workers of cases(2, 0)) {
     describe(`workers: ${workers}`, () => {
       let plane: ControlPlane;

@@ -13,8 +13,7 @@ const longest = 256;
 const invented = (index: number): string =>
   `type.googleapis.com/${String(index).padEnd(longest - 'type.googleapis.com/'.length, 'x')}`;
 
-describe('types that a client invents', function () {
-  this.timeout(60_000);
+describe('types that a client invents', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 

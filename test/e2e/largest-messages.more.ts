@@ -28,9 +28,7 @@ function costs(name: string, cpu: number, limit: number): void {
   expect(there).to.be.below(isBusy() ? busyFactor * limit : limit);
 }
 
-describe('the largest messages, and what they cost', function () {
-  this.timeout(120_000);
-
+describe('the largest messages, and what they cost', () => {
   after(() => {
     if (process.env['FIGURES'] === '1') process.stdout.write(`${figures.join('\n')}\n`);
   });

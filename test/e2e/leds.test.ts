@@ -36,8 +36,7 @@ async function startPlane(port: number): Promise<ModelPlane> {
   return plane;
 }
 
-describe('endpoints one by one (LEDS) through the relay', function () {
-  this.timeout(120_000);
+describe('endpoints one by one (LEDS) through the relay', () => {
   let setting: EnvoySetting;
 
   before(async function () {

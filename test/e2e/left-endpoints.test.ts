@@ -18,9 +18,7 @@ const relayOf = (
     ...(workers === 0 ? {} : { workers }),
   });
 
-describe('endpoints of clusters that have gone', function () {
-  this.timeout(60_000);
-
+describe('endpoints of clusters that have gone', () => {
   for (const workers of cases(0, 2)) {
     it(`SOTW upstream: they go with their cluster, and not after idle_ttl (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();

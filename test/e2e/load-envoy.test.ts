@@ -36,8 +36,7 @@ function bootstrap(relay: RelayProcess, backend: number, id: string): object {
   };
 }
 
-describe('load reports of real Envoys', function () {
-  this.timeout(120_000);
+describe('load reports of real Envoys', () => {
   let setting: EnvoySetting;
 
   before(async function () {

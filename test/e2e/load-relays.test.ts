@@ -146,8 +146,7 @@ describe('a rollout judged by what relays below report', function () {
 });
 
 for (const workers of cases(2, 0))
-  it(`load reports over two relays, workers ${workers}: each request counts once, and the sums say how often they were added up`, async function () {
-    this.timeout(120_000);
+  it(`load reports over two relays, workers ${workers}: each request counts once, and the sums say how often they were added up`, async () => {
     await using plane = await new LoadPlane({
       sendAllClusters: true,
       loadReportingInterval: { nanos: 200_000_000 },

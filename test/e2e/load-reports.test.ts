@@ -25,8 +25,7 @@ const upstreamOf = (plane: LoadPlane, name = 'central', more: object = {}): obje
 });
 
 for (const workers of cases(2, 0)) {
-  describe(`load reports: ${workers === 0 ? 'one process' : `${workers} workers`}`, function () {
-    this.timeout(60_000);
+  describe(`load reports: ${workers === 0 ? 'one process' : `${workers} workers`}`, () => {
     const parameters = [{ key: 'env', from: 'node.metadata.env' }];
 
     it('one stream for each session goes up, what is asked comes down, and the sums are exact', async () => {
@@ -341,8 +340,7 @@ for (const workers of cases(2, 0)) {
   });
 }
 
-describe('a large load report', function () {
-  this.timeout(120_000);
+describe('a large load report', () => {
   /** What the bound of 10 ms leaves for garbage collection and for a machine that does something else too. */
   const longestTurnMs = (): number => (isBusy() ? 60 : 30);
 
@@ -390,9 +388,7 @@ describe('a large load report', function () {
 });
 
 /** The two clients have a connection each, and so with workers perhaps a process each. */
-describe('load reports to several control planes', function () {
-  this.timeout(60_000);
-
+describe('load reports to several control planes', () => {
   it('a client reports to each upstream of which it has a subscription, what that one has asked for', async () => {
     await using clusters = await new LoadPlane({ ...asked, clusters: ['a', 'b'] }).listen();
     await using endpoints = await new LoadPlane({

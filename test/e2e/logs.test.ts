@@ -8,9 +8,7 @@ import { RelayProcess } from './support/relay.ts';
 
 const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoints: [plane.address] } });
 
-describe('the log of a relay', function () {
-  this.timeout(60_000);
-
+describe('the log of a relay', () => {
   for (const workers of cases(0, 1)) {
     it(`says which relay it is; at the level debug, in text, what clients do (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();

@@ -55,8 +55,7 @@ const residentOf = (pids: readonly number[], field: 'VmRSS' | 'VmHWM'): number =
   }, 0);
 
 for (const workers of [0, 2]) {
-  describe(`lists of the admin listener, workers: ${workers}`, function () {
-    this.timeout(120_000);
+  describe(`lists of the admin listener, workers: ${workers}`, () => {
     const streams = 3000;
     let stack: AsyncDisposableStack;
     let relay: RelayProcess;

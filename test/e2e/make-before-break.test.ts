@@ -17,8 +17,7 @@ const busy = { size: 200_000, window: 65_535 };
  * What the relay adds to that can be seen here too: if it does not let routes wait for clusters to get warm, a quarter of
  * the requests fail, and as many if removals do not wait for routes.
  */
-describe('make before break: a real Envoy under constant requests while clusters are swapped', function () {
-  this.timeout(60_000);
+describe('make before break: a real Envoy under constant requests while clusters are swapped', () => {
   let setting: EnvoySetting;
 
   before(async function () {

@@ -35,8 +35,7 @@ const csds = z.object({
 });
 
 for (const workers of cases(0, 2)) {
-  describe(`a class of clients that gets nothing, with workers: ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`a class of clients that gets nothing, with workers: ${workers}`, () => {
     let files: ResourceFiles;
     let relay: RelayProcess;
     let connections: Connections;

@@ -32,8 +32,7 @@ const waiting: Readonly<Record<string, readonly [listener: Resource, status: num
   'a filter': [customListener('office', routed('web-routes'), [discovered]), 500],
 };
 
-describe('Envoy and what a listener waits for, of which the relay knows that it is not there', function () {
-  this.timeout(120_000);
+describe('Envoy and what a listener waits for, of which the relay knows that it is not there', () => {
   let setting: Setting;
 
   before(async function () {

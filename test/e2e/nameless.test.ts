@@ -15,8 +15,7 @@ const nameTable = 'type.googleapis.com/istio.networking.nds.v1.NameTable';
 const table = (key: string): Buffer =>
   Buffer.concat([Buffer.of(0x0a, 5, 0x0a, 1), Buffer.from(key), Buffer.of(0x12, 0)]);
 
-describe('a singleton without a name, as istiod’s NameTable', function () {
-  this.timeout(60_000);
+describe('a singleton without a name, as istiod’s NameTable', () => {
   for (const protocol of ['SOTW', 'DELTA'] as const) {
     it(`passes from ${protocol} to clients of both protocols, and so does its change`, async () => {
       await using stack = new AsyncDisposableStack();

@@ -41,9 +41,7 @@ const versions = [
 const askedForEndpoints = async (plane: ControlPlane) =>
   (await plane.stats()).requests.filter(({ type }) => type.endsWith('.ClusterLoadAssignment'));
 
-describe('names that clients left and come back to', function () {
-  this.timeout(120_000);
-
+describe('names that clients left and come back to', () => {
   for (const [version, binary] of versions) {
     for (const protocol of ['DELTA', 'SOTW'] as const) {
       for (const cache of cases<ControlPlaneOptions['cache']>('snapshot', 'linear')) {

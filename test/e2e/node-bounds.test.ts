@@ -41,8 +41,7 @@ const tooLong = [
 const longest = { id: 'n'.repeat(1024), cluster: 'é'.repeat(512) };
 
 for (const workers of cases(0, 1))
-  describe(`the length of a node's id and cluster, ${workers} workers (§3.1a)`, function () {
-    this.timeout(60_000);
+  describe(`the length of a node's id and cluster, ${workers} workers (§3.1a)`, () => {
     let files: ResourceFiles;
     let relay: RelayProcess;
 
@@ -115,9 +114,7 @@ for (const workers of cases(0, 1))
     }
   });
 
-describe('rollout.json', function () {
-  this.timeout(60_000);
-
+describe('rollout.json', () => {
   it('stays small, whatever canaries call themselves', async () => {
     using directory = temporaryDirectory();
     const path = join(directory.path, 'cache');

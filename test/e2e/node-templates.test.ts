@@ -11,8 +11,7 @@ const shown = z.looseObject({
   metadata: z.record(z.string(), z.unknown()),
 });
 
-describe('what a control plane is shown of a client', function () {
-  this.timeout(60_000);
+describe('what a control plane is shown of a client', () => {
   it('a template of parameters as istiod wants its node id, labels with dots, and node.cluster', async () => {
     await using stack = new AsyncDisposableStack();
     const plane = await new ControlPlane().listen();

@@ -13,9 +13,7 @@ import { XdsClient } from './support/xds-client.ts';
 const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoints: [plane.address] } });
 const day = 86_400;
 
-describe('metrics for operators', function () {
-  this.timeout(60_000);
-
+describe('metrics for operators', () => {
   for (const workers of cases(0, 2)) {
     it(`who rejects, who has not answered, and how many classes there are (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();

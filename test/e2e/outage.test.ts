@@ -22,9 +22,7 @@ function central(
   return { name: 'central', ads: { endpoints, protocol, backoff, ...changes }, ...others };
 }
 
-describe('an outage', function () {
-  this.timeout(60_000);
-
+describe('an outage', () => {
   for (const protocol of ['DELTA', 'SOTW'] as const) {
     it(`upstream ${protocol} lost: streams live on, new ones get the cache, nothing is removed; back: only differences`, async () => {
       await using plane = await ModelPlane.start();
@@ -260,8 +258,7 @@ describe('an outage', function () {
   });
 });
 
-describe('the shrink guard, on a running relay', function () {
-  this.timeout(60_000);
+describe('the shrink guard, on a running relay', () => {
   const ten = Object.fromEntries(Array.from({ length: 10 }, (_, at) => [`c${at}`, '1']));
   const service = 'distributary.admin.v1.AdminService';
 

@@ -14,8 +14,7 @@ const site = (port: number) => [
   endpoints('c', port),
 ];
 
-describe('a control plane that serves only the services of single types', function () {
-  this.timeout(120_000);
+describe('a control plane that serves only the services of single types', () => {
   let binary: string;
   before(async function () {
     binary = await need(this, controlPlaneBinary());

@@ -25,8 +25,7 @@ const names = Array.from({ length: 30 }, (_, index) => `c${String(index).padStar
 const worldOf = (all: readonly string[]): Resource[] =>
   all.flatMap((name) => [cluster(name), endpoints(name, 1000 + Number(name.slice(1)))]);
 
-describe('persistence, on the real process', function () {
-  this.timeout(120_000);
+describe('persistence, on the real process', () => {
   let binary: string;
   let directory: TemporaryDirectory;
 

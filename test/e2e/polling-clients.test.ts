@@ -12,8 +12,7 @@ const answer = z.looseObject({ versionInfo: z.string() });
 const status = z.object({ polling_clients: z.number(), rejecting_clients: z.number() });
 
 for (const workers of cases(2, 0)) {
-  describe(`REST clients in clients, explain, status and on the page, workers ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`REST clients in clients, explain, status and on the page, workers ${workers}`, () => {
     let files: ResourceFiles;
     let relay: RelayProcess;
 

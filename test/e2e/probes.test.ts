@@ -15,9 +15,7 @@ const dead = (changes: object = {}): object => ({
   ...changes,
 });
 
-describe('what probes and load balancers see', function () {
-  this.timeout(60_000);
-
+describe('what probes and load balancers see', () => {
   for (const workers of cases(2, 0)) {
     it(`metrics: /metrics, /ready and /healthz on a listener of their own, nothing else (workers: ${workers})`, async () => {
       await using plane = await ModelPlane.start();

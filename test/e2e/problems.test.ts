@@ -14,8 +14,7 @@ import { writeVariants } from './support/variant-files.ts';
 
 const environments = { key: 'env', from: 'node.id', pattern: '^([a-z]+)-' };
 
-describe('what is wrong is said everywhere, and its runbook ends it: files and clients', function () {
-  this.timeout(120_000);
+describe('what is wrong is said everywhere, and its runbook ends it: files and clients', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   let pool: ClientPool;
@@ -137,8 +136,7 @@ describe('what is wrong is said everywhere, and its runbook ends it: files and c
   });
 });
 
-describe('what is wrong is said everywhere, and its runbook ends it: control plane and disk', function () {
-  this.timeout(120_000);
+describe('what is wrong is said everywhere, and its runbook ends it: control plane and disk', () => {
   let directory: TemporaryDirectory;
   let plane: ModelPlane;
   let relay: RelayProcess;

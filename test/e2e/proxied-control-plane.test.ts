@@ -35,8 +35,7 @@ function proxyOf(plane: ModelPlane): object {
 
 const addressOf = async (proxy: Envoy): Promise<string> => (await proxy.url('proxy')).replace('http://', '');
 
-describe('§8.4 a control plane behind a proxy that stays up (real Envoy)', function () {
-  this.timeout(120_000);
+describe('§8.4 a control plane behind a proxy that stays up (real Envoy)', () => {
   let binary: string;
 
   before(async function () {

@@ -24,8 +24,7 @@ interface Answer {
   readonly body: string;
 }
 
-describe('the REST listener', function () {
-  this.timeout(60_000);
+describe('the REST listener', () => {
   let files: ResourceFiles;
   let pem: PemFiles;
 

@@ -26,8 +26,7 @@ const paths = knownTypes.flatMap(({ rest }) => rest ?? []);
 const namesOf = (text: string): readonly unknown[] =>
   body.parse(JSON.parse(text)).resources.map(({ name, clusterName }) => name ?? clusterName);
 
-describe('REST-JSON', function () {
-  this.timeout(60_000);
+describe('REST-JSON', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 

@@ -11,9 +11,7 @@ const history = z.object({ changes: z.array(z.object({ accepted: z.number() })) 
 /** Of the node that control planes are shown. */
 const environment = z.object({ node: z.object({ metadata: z.object({ env: z.string() }) }) });
 
-describe('keys that take effect after a restart', function () {
-  this.timeout(60_000);
-
+describe('keys that take effect after a restart', () => {
   it('a reload changes nothing of what is written, asked for and counted by them', async () => {
     using directory = temporaryDirectory();
     await using plane = await ModelPlane.start();

@@ -17,8 +17,7 @@ const history = z.object({
   ),
 });
 
-describe('rollback', function () {
-  this.timeout(90_000);
+describe('rollback', () => {
   let files: ResourceFiles;
   let stack: AsyncDisposableStack;
   let relay: RelayProcess;

@@ -62,9 +62,7 @@ class Fleet implements Disposable {
   }
 }
 
-describe('attacks on a rollout', function () {
-  this.timeout(60_000);
-
+describe('attacks on a rollout', () => {
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`${protocol}: a canary that rejects a removal holds it`, async () => {
       await using plane = await ModelPlane.start();

@@ -9,9 +9,7 @@ import { reaches, rolloutOf } from './support/rollout-state.ts';
 import { Webhook } from './support/webhook.ts';
 
 for (const workers of cases(0, 2)) {
-  describe(`checks of a rollout with workers: ${workers}`, function () {
-    this.timeout(90_000);
-
+  describe(`checks of a rollout with workers: ${workers}`, () => {
     let plane: ModelPlane;
     let webhook: Webhook;
 

@@ -40,9 +40,7 @@ const notified = z
   }));
 
 for (const workers of cases(0, 2)) {
-  describe(`changes that take the endpoints of many clusters, workers: ${workers}`, function () {
-    this.timeout(120_000);
-
+  describe(`changes that take the endpoints of many clusters, workers: ${workers}`, () => {
     let plane: ModelPlane;
 
     before(async () => {

@@ -9,9 +9,7 @@ import { clientsOf } from './support/relay-state.ts';
 import { operate, reaches } from './support/rollout-state.ts';
 
 for (const workers of cases(0, 2)) {
-  describe(`explain while a change waits (workers: ${workers})`, function () {
-    this.timeout(60_000);
-
+  describe(`explain while a change waits (workers: ${workers})`, () => {
     it('a client that is no canary gets what is released, and reads what waits; a canary gets the change', async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1', b: '1' });

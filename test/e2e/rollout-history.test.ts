@@ -50,9 +50,7 @@ async function fleetOfThree(workers: number, bake = '300ms') {
   return { plane, relay, clients, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-describe('the history of a rollout', function () {
-  this.timeout(60_000);
-
+describe('the history of a rollout', () => {
   for (const workers of cases(2, 0)) {
     it(`says who has accepted it and how long that took, and the status what everybody has (workers: ${workers})`, async () => {
       await using fleet = await fleetOfThree(workers);

@@ -23,9 +23,7 @@ const meets: Readonly<Record<string, (relay: RelayProcess, open: Open) => Promis
   },
 };
 
-describe('a canary.match that meets nobody', function () {
-  this.timeout(60_000);
-
+describe('a canary.match that meets nobody', () => {
   const all = cases(2, 0).flatMap((workers) =>
     Object.entries(meets).map(([how, isMet]) => ({ workers, how, isMet })),
   );

@@ -17,9 +17,7 @@ const hasHeardOf = (client: RecordingClient, content: string): boolean =>
   client.of('cds').some(({ resources }) => resources.get('a') === content);
 
 for (const workers of cases(2, 0)) {
-  describe(`newcomers while a change is held, workers: ${workers}`, function () {
-    this.timeout(60_000);
-
+  describe(`newcomers while a change is held, workers: ${workers}`, () => {
     it('a node that the percentage makes a canary is not shown what a canary has rejected; it gets the fix', async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { a: '1' });

@@ -110,8 +110,7 @@ const said = ({ status, body }: Answer): string =>
 const answers = (both: readonly Answer[]): readonly string[] => both.map(said).toSorted();
 
 for (const workers of cases(0, 2)) {
-  describe(`operators, with workers: ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`operators, with workers: ${workers}`, () => {
     let world: World;
     let relay: RelayProcess;
 

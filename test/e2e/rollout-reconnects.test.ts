@@ -8,9 +8,7 @@ import { reaches } from './support/rollout-state.ts';
 
 const names = ['web'];
 
-describe('a canary that comes back with what it has accepted', function () {
-  this.timeout(60_000);
-
+describe('a canary that comes back with what it has accepted', () => {
   for (const workers of cases(2, 0)) {
     it(`by initial_resource_versions (workers: ${workers}): it is sent nothing, and the change goes to everybody`, async () => {
       await using plane = await ModelPlane.start();

@@ -31,9 +31,7 @@ async function held(plane: ModelPlane, relay: RelayProcess, pool: ClientPool): P
 const heardBad = (clients: readonly RecordingClient[]): number =>
   clients.filter((client) => client.of('cds').some(({ resources }) => resources.get('a') === 'bad')).length;
 
-describe('a reload of rollout while a change is held', function () {
-  this.timeout(60_000);
-
+describe('a reload of rollout while a change is held', () => {
   const attacks: readonly {
     readonly name: string;
     readonly rollout: object | undefined;

@@ -51,9 +51,7 @@ const written = (relay: RelayProcess): Promise<void> =>
     expect(await relay.metric('persistence_lag_seconds')).to.equal(0);
   });
 
-describe('a rollout over restarts and failovers', function () {
-  this.timeout(60_000);
-
+describe('a rollout over restarts and failovers', () => {
   it('what a canary rejected stays held after a kill, though that canary never comes back', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });

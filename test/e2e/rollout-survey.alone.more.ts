@@ -16,9 +16,7 @@ const contents = (version: string): Record<string, string> =>
   Object.fromEntries(Array.from({ length: clusters }, (_, index) => [`c${index}`, version]));
 
 for (const workers of [0, 1])
-  describe(`the survey of canaries, ${workers} workers`, function () {
-    this.timeout(120_000);
-
+  describe(`the survey of canaries, ${workers} workers`, () => {
     it('6,000 streams of two names each, and a change of 10,000 clusters: it does not stand still', async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', contents('1'));

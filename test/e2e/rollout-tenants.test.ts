@@ -35,9 +35,7 @@ async function subscribed(pool: ClientPool, id: string, name: string): Promise<R
 }
 
 for (const workers of cases(1, 0))
-  describe(`a rollout with tenants, ${workers} workers`, function () {
-    this.timeout(60_000);
-
+  describe(`a rollout with tenants, ${workers} workers`, () => {
     it('a tenant that rejects its own resource and leaves holds no change of another', async () => {
       await using plane = await ModelPlane.start();
       plane.set('cds', { x: '1', y: '1' });
@@ -143,9 +141,7 @@ const server = issueCertificate({ name: 'relay', issuer: authority, dns: ['relay
 const tenantOf = (name: string): Issued =>
   issueCertificate({ name, issuer: authority, uris: [`spiffe://example.com/${name}`] });
 
-describe('a rollout with verified tenants', function () {
-  this.timeout(60_000);
-
+describe('a rollout with verified tenants', () => {
   const secureOf = ({ certificate, privateKey }: Issued) =>
     credentials.createSsl(
       Buffer.from(authority.certificate),

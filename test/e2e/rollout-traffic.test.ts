@@ -55,9 +55,7 @@ class Fleet implements Disposable {
 }
 
 for (const workers of cases(2, 0)) {
-  describe(`a rollout judged by traffic, workers: ${workers}`, function () {
-    this.timeout(120_000);
-
+  describe(`a rollout judged by traffic, workers: ${workers}`, () => {
     let plane: ModelPlane;
 
     before(async () => {

@@ -41,9 +41,7 @@ async function start(
 }
 
 for (const workers of cases(2, 0)) {
-  describe(`a rollout of what TP2 has (workers: ${workers})`, function () {
-    this.timeout(90_000);
-
+  describe(`a rollout of what TP2 has (workers: ${workers})`, () => {
     it('variants of a glob: one client of those that see the variant goes first, and the others of the glob hear nothing', async () => {
       await using stack = new AsyncDisposableStack();
       const { relay, says } = await start(stack, workers, [

@@ -18,8 +18,7 @@ const other = ids.find((id) => !isCanary(id)) ?? '';
 const command = 'distributary release --reason "…"';
 
 for (const workers of cases(0, 2)) {
-  describe(`a fix that comes while the only canary is away, workers: ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`a fix that comes while the only canary is away, workers: ${workers}`, () => {
     let plane: ModelPlane;
     let config: RelayConfig;
     let relay: RelayProcess;

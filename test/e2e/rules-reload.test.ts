@@ -53,8 +53,7 @@ class Mirror {
   }
 }
 
-describe('a reload of the parameter rules', function () {
-  this.timeout(60_000);
+describe('a reload of the parameter rules', () => {
   let mirror: Mirror;
 
   beforeEach(async () => {

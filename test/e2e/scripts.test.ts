@@ -20,8 +20,7 @@ const probe = `
 /** Of a function in src/commands/serve.ts. */
 const beginning = 'function sayStart(';
 
-describe('the scripts of dist/', function () {
-  this.timeout(120_000);
+describe('the scripts of dist/', () => {
   let directory: string;
   let copy: TemporaryDirectory;
 

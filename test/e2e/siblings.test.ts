@@ -33,9 +33,7 @@ async function getsAll(client: RecordingClient): Promise<void> {
   await client.gets('eds', endpoints);
 }
 
-describe('siblings, on the real process', function () {
-  this.timeout(120_000);
-
+describe('siblings, on the real process', () => {
   it('a replica that starts in an outage is ready and stale with what the other one has, and not more; then the control plane decides', async () => {
     await using plane = await started();
     await using replicas = await Replicas.of(plane.address);

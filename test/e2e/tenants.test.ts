@@ -9,8 +9,7 @@ import { distributary, RelayProcess } from './support/relay.ts';
 import { XdsClient } from './support/xds-client.ts';
 
 /** What a tenant may try to get at another's resources by the rules of the configuration. */
-describe('tenants: the rules', function () {
-  this.timeout(60_000);
+describe('tenants: the rules', () => {
   let resources: ResourceFiles;
 
   before(() => {

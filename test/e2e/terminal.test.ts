@@ -35,8 +35,7 @@ const version = z.object({
 });
 const longName = `${'outbound_'.repeat(7)}shop`;
 
-describe('commands at a terminal', function () {
-  this.timeout(120_000);
+describe('commands at a terminal', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
   let connections: Connections;

@@ -16,8 +16,7 @@ const wrapped = (resource: Resource, name: string, seconds: number): object => (
 /** Envoy knows of times to live, but says so only if it is told to. */
 const node = { id: 'envoy', cluster: 'web', client_features: ['xds.config.supports-resource-ttl'] };
 
-describe('a real Envoy and times to live', function () {
-  this.timeout(60_000);
+describe('a real Envoy and times to live', () => {
   let setting: EnvoySetting;
 
   before(async function () {

@@ -29,8 +29,7 @@ const server = (key?: Issued): Issued =>
 const first = server();
 const client = issueCertificate({ name: 'client', issuer: authority, uris: ['spiffe://example.com/a'] });
 
-describe('TLS sessions, on the real process', function () {
-  this.timeout(120_000);
+describe('TLS sessions, on the real process', () => {
   let files: ResourceFiles;
   let pem: PemFiles;
   let directory: TemporaryDirectory;

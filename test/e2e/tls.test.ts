@@ -29,8 +29,7 @@ const batch = issue('batch', { uris: ['spiffe://example.com/batch/1'] });
 const operator = issue('operator', { dns: ['ops.internal.test'] });
 const stranger = issueCertificate({ name: 'web', issuer: other, uris: ['spiffe://example.com/web/1'] });
 
-describe('TLS', function () {
-  this.timeout(60_000);
+describe('TLS', () => {
   let pem: PemFiles;
   let resources: ResourceFiles;
 

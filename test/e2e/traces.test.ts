@@ -8,9 +8,7 @@ import { RelayProcess } from './support/relay.ts';
 
 const central = (plane: ModelPlane): object => ({ name: 'central', ads: { endpoints: [plane.address] } });
 
-describe('traces of updates', function () {
-  this.timeout(60_000);
-
+describe('traces of updates', () => {
   it('received, judged, applied, composed per class, handed over, answered: parts of one trace', async () => {
     await using collector = await OtlpCollector.start();
     await using plane = await ModelPlane.start();

@@ -12,8 +12,7 @@ const cds = typeOf('cds');
 const secret = 's3cret-of-the-first-day';
 const next = 's3cret-of-the-next-day';
 
-describe('headers of streams to a control plane', function () {
-  this.timeout(60_000);
+describe('headers of streams to a control plane', () => {
   let stack: AsyncDisposableStack;
   let plane: ControlPlane;
   let tokenFile: string;

@@ -40,8 +40,7 @@ const report = z.object({
 });
 
 for (const workers of cases(0, 2)) {
-  describe(`validate --against, workers: ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`validate --against, workers: ${workers}`, () => {
     const stack = new AsyncDisposableStack();
     let files: ResourceFiles;
     let directory: string;

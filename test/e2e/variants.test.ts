@@ -36,8 +36,7 @@ const regionOf = (any: Any | undefined): string =>
   /in-[a-z]+/.exec(Buffer.from(any?.value ?? []).toString('latin1'))?.[0] ?? '';
 const inEnv = (env: string) => ({ id: `client-${env}`, cluster: 'fleet', metadata: { env } });
 
-describe('control planes that decide by node (PER_PARAMETERS)', function () {
-  this.timeout(60_000);
+describe('control planes that decide by node (PER_PARAMETERS)', () => {
   let binary: string;
 
   before(async function () {
@@ -240,8 +239,7 @@ describe('control planes that decide by node (PER_PARAMETERS)', function () {
   }
 });
 
-describe('Envoys that know nothing of TP2', function () {
-  this.timeout(60_000);
+describe('Envoys that know nothing of TP2', () => {
   let envoy: string;
 
   before(async function () {
@@ -304,9 +302,7 @@ describe('Envoys that know nothing of TP2', function () {
   });
 });
 
-describe('a swap of variants on the wire', function () {
-  this.timeout(60_000);
-
+describe('a swap of variants on the wire', () => {
   it('is one update for whoever sees it, and nothing for the others', async () => {
     using files = new ResourceFiles();
     writeVariants(files, 'eds', [

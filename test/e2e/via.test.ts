@@ -35,8 +35,7 @@ async function announce(client: Client, via: string): Promise<void> {
   await nextMessage(subscribe(client, via));
 }
 
-describe('x-distributary-via from anybody', function () {
-  this.timeout(60_000);
+describe('x-distributary-via from anybody', () => {
   let plane: ControlPlane;
   let stack: AsyncDisposableStack;
 

@@ -17,8 +17,7 @@ const answer = z.object({
 });
 
 for (const workers of cases(0, 2)) {
-  describe(`wait is not green when it is not, with workers: ${workers}`, function () {
-    this.timeout(60_000);
+  describe(`wait is not green when it is not, with workers: ${workers}`, () => {
     const wait = (relay: RelayProcess, ...flags: readonly string[]) =>
       run('wait', '--admin', `http://${relay.admin}`, '--timeout', '300ms', ...flags);
 

@@ -23,8 +23,7 @@ const isAlive = (pid: number): boolean => {
 const linesWith = (relay: RelayProcess, text: string): readonly LogLine[] =>
   relay.log.filter(({ message }) => message.includes(text));
 
-describe('a process whose event loop stands still', function () {
-  this.timeout(90_000);
+describe('a process whose event loop stands still', () => {
   let files: ResourceFiles;
 
   before(() => {

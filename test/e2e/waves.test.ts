@@ -133,9 +133,7 @@ class World implements AsyncDisposable {
 }
 
 for (const workers of cases(0, 2)) {
-  describe(`waves with workers: ${workers}`, function () {
-    this.timeout(120_000);
-
+  describe(`waves with workers: ${workers}`, () => {
     it('each adds its clients, and after the last everybody has it', async () => {
       await using world = await World.start({}, { workers });
       expect(await world.wave()).to.equal('IDLE 0/3');
@@ -288,9 +286,7 @@ for (const workers of cases(0, 2)) {
   });
 }
 
-describe('waves with workers', function () {
-  this.timeout(60_000);
-
+describe('waves with workers', () => {
   it('a change that comes when a worker has ended waits for clients to come back: no wave passes unjudged', async () => {
     await using world = await World.start({}, { workers: 1 });
     const [, before = 0] = await world.relay.pids();
@@ -335,9 +331,7 @@ describe('waves with workers', function () {
   });
 });
 
-describe('waves for an operator', function () {
-  this.timeout(60_000);
-
+describe('waves for an operator', () => {
   it('`wait --wave`, `promote`, and refusals', async () => {
     await using world = await World.start({ mode: 'MANUAL' });
     const at = ['--admin', `http://${world.relay.admin}`];

@@ -61,8 +61,7 @@ async function socketTo(address: string): Promise<Socket> {
   return socket;
 }
 
-describe('how workers listen', function () {
-  this.timeout(90_000);
+describe('how workers listen', () => {
   let files: ResourceFiles;
 
   before(() => {

@@ -87,9 +87,7 @@ const fleet = (relay: RelayProcess, size: number, stack: AsyncDisposableStack): 
     return stack.use(client);
   });
 
-describe('workers: 2', function () {
-  this.timeout(60_000);
-
+describe('workers: 2', () => {
   it('a worker that is killed: the others go on, it is replaced, and its clients come back', async () => {
     using files = new ResourceFiles();
     files.write('cds', new Map([['shop', '1']]));
@@ -328,8 +326,7 @@ describe('workers: 2', function () {
   });
 });
 
-describe('workers: 2, which nothing happens to', function () {
-  this.timeout(60_000);
+describe('workers: 2, which nothing happens to', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 
@@ -451,8 +448,7 @@ describe('workers: 2, which nothing happens to', function () {
   });
 });
 
-describe('limits.max_streams, with workers: 2', function () {
-  this.timeout(60_000);
+describe('limits.max_streams, with workers: 2', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 
@@ -546,8 +542,7 @@ describe('limits.max_streams, lowered below what is open', () => {
   });
 });
 
-describe('workers: 2, and an upstream that cannot be reached', function () {
-  this.timeout(60_000);
+describe('workers: 2, and an upstream that cannot be reached', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;
 

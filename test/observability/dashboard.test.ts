@@ -27,9 +27,7 @@ const queries = panels.flatMap(({ title, targets = [] }) => targets.map(({ expr 
 const filled = (expr: string): string =>
   expr.replaceAll('$__rate_interval', '1m').replaceAll(/\$(job|instance)/g, '.*');
 
-describe('dashboard', function () {
-  this.timeout(120_000);
-
+describe('dashboard', () => {
   for (const workers of [0, 1])
     it(`each query of each panel has an answer of a Prometheus that scrapes a relay (workers: ${workers})`, async function () {
       const binaries = await need(this, prometheusBinaries());

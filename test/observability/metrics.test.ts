@@ -9,9 +9,7 @@ import { ClientPool } from '../e2e/support/recording-client.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
 import { need } from '../e2e/support/skip.ts';
 
-describe('metrics as Prometheus reads them', function () {
-  this.timeout(120_000);
-
+describe('metrics as Prometheus reads them', () => {
   for (const workers of [0, 2]) {
     it(`promtool has nothing to say to them (workers: ${workers})`, async function () {
       const binaries = await need(this, prometheusBinaries());

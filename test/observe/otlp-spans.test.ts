@@ -36,9 +36,7 @@ function spin(spans: Spans, count: number): number {
   return sampled;
 }
 
-describe('spans to an OTLP collector', function () {
-  this.timeout(60_000);
-
+describe('spans to an OTLP collector', () => {
   it('are sampled by the ratio', async () => {
     await using collector = await OtlpCollector.start();
     for (const [ratio, least, most] of [

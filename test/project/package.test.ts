@@ -99,8 +99,7 @@ describe('the package', () => {
       expect(outdatedNode(fit, '/usr/bin/node')).to.equal(undefined);
   });
 
-  it('knows releases of Node with faults of high severity, and says so at the start', async function () {
-    this.timeout(60_000);
+  it('knows releases of Node with faults of high severity, and says so at the start', async () => {
     for (const old of ['26.0.0', '26.10.0', '26.12.1', '26.13.0'])
       expect(faultyNode(old)).to.include('26.13.1');
     for (const fit of ['26.13.1', '26.14.0', '27.0.0']) expect(faultyNode(fit)).to.equal(undefined);

@@ -2,7 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { fstatSync, openSync, readSync, rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
-import { rareCollections } from '../support/heap.ts';
+import { shortLife } from '../support/heap.ts';
 import type { Job } from './jobs.ts';
 import { type Order, type Report, reportSchema, root } from './report.ts';
 
@@ -19,7 +19,7 @@ const longest = 30 * 60_000;
 /** The same of a process that has nothing to do any more. */
 const longestEnd = 60_000;
 const command = [
-  rareCollections,
+  ...shortLife,
   '--single-threaded-gc', // other jobs have work for the other cores
   '--disable-warning=ExperimentalWarning',
   join(root, 'test/run/mocha-process.ts'),

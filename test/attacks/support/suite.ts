@@ -22,8 +22,7 @@ export function describeAttacks(
   options: SuiteOptions,
   tables: Readonly<Record<string, readonly Attack[]>>,
 ): void {
-  describe(title, function () {
-    this.timeout(120_000);
+  describe(title, () => {
     let stage: RelayStage;
     let memory: number;
     let afterTable: number | undefined;

@@ -15,7 +15,7 @@ export interface EventuallyOptions {
 /** The first answer of `check` that is not a throw. After the timeout, its last error. */
 export async function eventually<T>(
   check: () => T | Promise<T>,
-  { timeout = 30_000, pause }: EventuallyOptions = {},
+  { timeout = 60_000, pause }: EventuallyOptions = {},
 ): Promise<T> {
   const deadline = performance.now() + timeout;
   for (let next = pause ?? firstPause; ; next = pause ?? Math.min(growth * next, longestPause)) {

@@ -2,8 +2,8 @@ import { type ChildProcessByStdio, spawn } from 'node:child_process';
 import { createInterface } from 'node:readline';
 import type { Readable, Writable } from 'node:stream';
 
-const startTimeout = 30_000;
-const stopTimeout = 15_000;
+const startTimeout = 90_000;
+const stopTimeout = 30_000;
 const keptLines = 2_000;
 
 /** Whatever is still running when the tests end is killed, by its pid. */

@@ -4,7 +4,7 @@ import { pathToFileURL } from 'node:url';
 import { z } from 'zod';
 import { fail, ok, type Result } from '../../../src/model/result.ts';
 import { slowness } from '../../support/cpu.ts';
-import { rareCollections } from '../../support/heap.ts';
+import { shortLife } from '../../support/heap.ts';
 import { ownPort } from '../../support/ports.ts';
 import { eventually } from './eventually.ts';
 import { type Answer, get, send } from './http.ts';
@@ -102,7 +102,7 @@ export type LogLine = z.infer<typeof logLine>;
 export function distributary(...argv: readonly string[]): Spawn {
   return {
     command: process.execPath,
-    args: [rareCollections, '--disable-warning=ExperimentalWarning', main(), ...argv],
+    args: [...shortLife, '--disable-warning=ExperimentalWarning', main(), ...argv],
   };
 }
 

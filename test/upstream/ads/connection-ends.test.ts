@@ -72,8 +72,7 @@ async function until(what: string, condition: () => boolean): Promise<void> {
   }
 }
 
-describe('a connection of a control plane that ends', function () {
-  this.timeout(60_000);
+describe('a connection of a control plane that ends', () => {
   let running: (() => unknown)[] = [];
   let lines: string[] = [];
 
