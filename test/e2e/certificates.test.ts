@@ -8,7 +8,7 @@ import { ControlPlane } from '../upstream/ads/control-plane.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { PemFiles } from './support/pem-files.ts';
-import { everywhere, firing, isOver, patient } from './support/problems.ts';
+import { everywhere, firing, isOver } from './support/problems.ts';
 import { outcome } from './support/process.ts';
 import { distributary, RelayProcess, upstream } from './support/relay.ts';
 import { notTyped, terminalFor, typeRunbook } from './support/runbook.ts';
@@ -85,7 +85,7 @@ describe('certificates of the relay', () => {
     const before = client.of('cds').length;
     plane.kill();
     await plane.listen(plane.port, demanding(issuer));
-    await eventually(() => expect(client.of('cds').length).to.be.greaterThan(before), patient);
+    await eventually(() => expect(client.of('cds').length).to.be.greaterThan(before));
   };
 
   it('of an upstream: the next connection has a new pair, and the one before while the new files are bad', async () => {
@@ -215,16 +215,14 @@ describe('certificates of the relay', () => {
       `DistributaryCertificateEnds ${ofCentral}`,
     ]);
     // That of rest expires while it is in force.
-    await eventually(
-      () =>
-        expect(
-          said(relay, EXPIRED).map((line) => [line['level'], line['listener'] ?? line['upstream']]),
-        ).to.have.deep.members([
-          ['warn', 'xds'],
-          ['warn', 'central'],
-          ['warn', 'rest'],
-        ]),
-      patient,
+    await eventually(() =>
+      expect(
+        said(relay, EXPIRED).map((line) => [line['level'], line['listener'] ?? line['upstream']]),
+      ).to.have.deep.members([
+        ['warn', 'xds'],
+        ['warn', 'central'],
+        ['warn', 'rest'],
+      ]),
     );
     expect((await relay.get('/ready')).status).to.equal(503);
 
@@ -239,7 +237,7 @@ describe('certificates of the relay', () => {
     });
     expect(notTyped()).to.deep.equal([]);
     await isOver(relay, 'certificate_expires');
-    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200), patient);
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     expect(await firing(relay, 'certificate_expires')).to.deep.equal([]);
   });
 
@@ -267,7 +265,7 @@ describe('certificates of the relay', () => {
     const daysLeft = async (of: string): Promise<number> =>
       Math.round(((await sample(relay, 'expiry_timestamp_seconds', of)) - Date.now() / 1000) / 86_400);
     await eventually(async () => expect(await daysLeft(ofSiblings)).to.equal(30));
-    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200), patient);
+    await eventually(async () => expect((await relay.get('/ready')).status).to.equal(200));
     pem.identity('sibling', issueCertificate({ name: 'sibling', days: 3, since: 30 }));
     expect(await everywhere(relay, 'certificate_expires', 1)).to.match(
       /^The client certificate for the siblings of \S+ expires within 7 d: /,

@@ -18,7 +18,7 @@ describe('demo', () => {
       args: [join(copy.path, 'src/main.ts'), 'demo'],
     });
     try {
-      await eventually(() => expect(demo.lines.join('\n')).to.include('Edit a file in'), { timeout: 30_000 });
+      await eventually(() => expect(demo.lines.join('\n')).to.include('Edit a file in'));
       const file = join(copy.path, 'deploy/demo/resources/routes.yaml');
       const good = readFileSync(file, 'utf8');
       writeFileSync(file, 'resources:\n  - "@type": [\n');

@@ -198,7 +198,7 @@ describe('hostile connections', function () {
       }
     }
     const refused = () => streams.filter(({ status }) => status !== undefined);
-    await eventually(() => expect(refused().length).to.be.at.least(24), { timeout: 30_000 });
+    await eventually(() => expect(refused().length).to.be.at.least(24));
     await isServed(relay);
     const { used } = await relay.memory();
     expect((used - before.used) / 2 ** 20).to.be.below(100);
@@ -321,7 +321,7 @@ describe('hostile connections', function () {
     const silent = await Promise.all([tcp(relay.xds), tcp(relay.xds), tcp(relay.xds)]);
     for (const socket of silent) socket.resume();
     await connection(relay).ended;
-    await eventually(() => isServed(relay), { timeout: 30_000 });
+    await eventually(() => isServed(relay));
     expect(await relay.metric('downstream_rejected_total', 'idle')).to.be.at.least(1);
     expect(good.status, 'one that has a stream stays').to.equal(undefined);
     for (const socket of silent) socket.destroy();

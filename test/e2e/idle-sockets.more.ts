@@ -71,7 +71,7 @@ describe('sockets that hold the listeners for probes', function () {
         for (let probe = 0; probe < 5; probe++) {
           expect((await get(`http://${relay[door]}/healthz`)).status).to.equal(200);
         }
-        await eventually(() => expect(open()).to.equal(0), { timeout: 30_000 });
+        await eventually(() => expect(open()).to.equal(0));
       });
     }
 

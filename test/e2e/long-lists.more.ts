@@ -41,9 +41,7 @@ async function open(relay: RelayProcess, streams: number): Promise<DisposableSta
       from.call(`/${ADS_SERVICE}/DeltaAggregatedResources`).stream.write(request(index));
     }
   }
-  await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(streams), {
-    timeout: 30_000,
-  });
+  await eventually(async () => expect(await relay.metric('downstream_streams')).to.equal(streams));
   return connections;
 }
 

@@ -17,7 +17,6 @@ import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { need } from './support/skip.ts';
 
-const patient = { timeout: 60_000 };
 const desktop = { viewport: { width: 1280, height: 1000 } };
 const phone = { viewport: { width: 390, height: 844 } };
 
@@ -30,7 +29,7 @@ async function shows(page: Page, ...texts: readonly (string | RegExp)[]): Promis
       if (typeof one === 'string') expect(all).to.include(one);
       else expect(all).to.match(one);
     }
-  }, patient);
+  });
 }
 
 function expectClean({ errors, foreign }: OpenPage): void {
@@ -68,7 +67,7 @@ describe('status page in Chromium', function () {
     const { page } = open;
     await shows(page, 'relay-eu-1', 'ready', 'Serving 16 clients', /configuration\s+[0-9a-f]{12}/);
     await shows(page, 'central', 'files', 'env=prod', 'env=test', '9 up to date');
-    await eventually(async () => expect(await page.locator('.plot canvas').count()).to.equal(5), patient);
+    await eventually(async () => expect(await page.locator('.plot canvas').count()).to.equal(5));
     await shows(page, /16 of 16/, 'Variants', 'Events');
     await page.getByRole('combobox', { name: 'Type of the variants' }).selectOption('cds');
     await eventually(async () => {
@@ -170,7 +169,7 @@ describe('status page in Chromium', function () {
     subscribe(more);
     await eventually(async () => {
       expect(await page.getByRole('status').first().textContent()).not.to.equal(sentence);
-    }, patient);
+    });
     const where = await page.evaluate('[scrollY, document.activeElement?.getAttribute("type")]');
     expect(where).to.deep.equal([500, 'search']);
     expect(await search.inputValue()).to.equal('prod-');
@@ -216,10 +215,10 @@ describe('status page in Chromium', function () {
     await shows(page, 'None in the names above; the others are not compared.');
     pending = true;
     const differences = page.getByRole('region', { name: 'Differences' });
-    await eventually(async () => expect(await differences.locator('summary').count()).to.equal(1), patient);
+    await eventually(async () => expect(await differences.locator('summary').count()).to.equal(1));
     expect(compared, 'before one is opened').to.equal(0);
     await differences.locator('summary').click();
-    await eventually(() => expect(compared).to.equal(1), patient);
+    await eventually(() => expect(compared).to.equal(1));
     expect(await page.evaluate('document.body.textContent')).to.not.include('\u202e');
     // What is asked every five seconds may be on its way when the page closes.
     await page.unrouteAll({ behavior: 'ignoreErrors' });
@@ -260,7 +259,7 @@ describe('status page in Chromium', function () {
     expect(asked).to.equal(1);
     await page.unroute(/\/events$/);
     await page.clock.runFor(25_000);
-    await eventually(async () => expect(await text(page)).to.not.include('not kept up to date'), patient);
+    await eventually(async () => expect(await text(page)).to.not.include('not kept up to date'));
     expectClean(open);
   });
 
@@ -431,7 +430,7 @@ describe('status page in Chromium', function () {
         const marks = page.getByRole('img', { name: /answers: \d+ BAD, \d+ GOOD/ });
         // Those of a change before, which this one replaces, may be there too.
         expect(await marks.innerText()).to.match(/✗+✓+$/);
-      }, patient);
+      });
       [says, value] = ['BAD', 0.25];
       const wide = await page.evaluate('document.documentElement.scrollWidth - innerWidth');
       expect(wide, 'wider than the screen').to.be.at.most(0);
@@ -443,11 +442,11 @@ describe('status page in Chromium', function () {
         expect(rows.map((row) => row.split(/\s+/).slice(1).join(' '))).to.deep.equal(
           Array(5).fill('env=test accepted'),
         );
-      }, patient);
+      });
       await page.getByRole('button', { name: /^wave 2/ }).click();
       await eventually(async () => {
         expect(await members.innerText()).to.include('does not have it yet');
-      }, patient);
+      });
       expectClean(open);
     }
   });
@@ -475,7 +474,7 @@ describe('status page in Chromium', function () {
     await eventually(async () => {
       const problems = await page.locator('.problems').allInnerTexts();
       expect(problems.join()).not.to.include('A change is held');
-    }, patient);
+    });
     expectClean(open);
   });
 
@@ -537,7 +536,7 @@ describe('status page in Chromium', function () {
     // The page may have asked before the last of them were rejected: it asks again after ten seconds.
     await eventually(async () => {
       expect(await page.locator('.matrix tbody tr').first().innerText()).to.match(/^c31\s/);
-    }, patient);
+    });
     expect(await page.locator('tbody tr', { hasText: 'rejected' }).first().innerText()).to.include(end);
 
     await page.locator('.problems').getByRole('link', { name: 'env=e10' }).click();
@@ -671,7 +670,7 @@ describe('status page in Chromium', function () {
       });
       using prod = new LoadReporter(relay.xds, 'prod-1', { env: 'prod' });
       using test = new LoadReporter(relay.xds, 'test-1', { env: 'test' });
-      await eventually(() => expect(prod.told.length + test.told.length).to.equal(2), patient);
+      await eventually(() => expect(prod.told.length + test.told.length).to.equal(2));
       // More than an answer has.
       for (const each of [prod, test])
         each.send({
@@ -703,16 +702,16 @@ describe('status page in Chromium', function () {
         expect(first[0]).to.match(/^billing env=test [\d.]+ 75\.0 % 0\.0$/);
         expect(first[1]).to.match(/^billing env=prod [\d.]+ 10\.0 % 0\.0$/);
         expect(first[2]).to.match(/^c0 env=\w+ [\d.]+ 0 % 0\.0$/);
-      }, patient);
+      });
       const search = page.getByRole('searchbox', { name: 'Search by reported cluster' });
       await search.fill('b');
-      await eventually(async () => expect(await rows()).to.have.length(3), patient);
+      await eventually(async () => expect(await rows()).to.have.length(3));
       expect((await rows())[2]).to.match(/^b\\u\{202e\}d env=test 0\.0 – [\d.]+$/);
       expect(page.url()).to.include('load=b');
       await search.fill('nobody');
       await shows(page, 'No cluster matches.');
       await search.fill('bill*');
-      await eventually(async () => expect(await rows()).to.have.length(2), patient);
+      await eventually(async () => expect(await rows()).to.have.length(2));
       await table.getByRole('link', { name: 'env=prod' }).click();
       expect(page.url()).to.match(/class=[0-9a-f]{16}/);
       expectClean(open);

@@ -151,7 +151,7 @@ describe('traces of updates', () => {
         await eventually(() => expect(client.has('cds')).to.deep.equal({ a: content }));
       }
       const away = () => relay.log.filter(({ message }) => message.includes('the OTLP collector'));
-      await eventually(() => expect(away()).to.have.length(1), { timeout: 20_000 });
+      await eventually(() => expect(away()).to.have.length(1));
       expect(away()[0]).to.include({ level: 'warn', endpoint: 'http://127.0.0.1:1' });
     } finally {
       expect(await relay.stop()).to.equal(0);

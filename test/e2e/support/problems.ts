@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { status as statusCommand } from '../../../src/commands/status.ts';
 import { type Kind, problemKinds } from '../../../src/observe/problems.ts';
 import { read } from '../../docs/page.ts';
-import { eventually } from './eventually.ts';
+import { type EventuallyOptions, eventually } from './eventually.ts';
 import type { RelayProcess } from './relay.ts';
 
 const problem = z.object({ kind: z.string(), title: z.string(), detail: z.string(), runbook: z.string() });
@@ -16,8 +16,6 @@ const readiness = z.object({
     .array(z.object({ kind: z.string(), severity: z.string(), since: z.string(), runbook: z.string() }))
     .nullable(),
 });
-/** For what is over, and for what takes as long as it takes. */
-export const patient = { timeout: 30_000 };
 
 /** Twenty seconds: /ready may be ten seconds old. More only where the machine is so busy that a look takes its time. */
 const looks = 80;
@@ -79,7 +77,8 @@ async function statusOf(relay: RelayProcess, ...flags: readonly string[]) {
   return { code, printed };
 }
 
-export async function isOver(relay: RelayProcess, kind: Kind, waits = patient): Promise<void> {
+/** `waits`: for what is over later than most. */
+export async function isOver(relay: RelayProcess, kind: Kind, waits: EventuallyOptions = {}): Promise<void> {
   await eventually(async () => expect(await kindsOf(relay)).to.not.include(kind), waits);
 }
 

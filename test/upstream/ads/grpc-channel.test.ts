@@ -208,7 +208,7 @@ describe('a connection that is not made in the end', () => {
         await eventually(() => expect(open.size).to.equal(1));
         if (isLeft) channel.close();
         else expect(await lost).to.equal('no connection within 0.2 s');
-        await eventually(() => expect(open.size).to.equal(0), { timeout: 5000 });
+        await eventually(() => expect(open.size).to.equal(0));
       });
     }
   }
