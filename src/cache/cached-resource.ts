@@ -57,6 +57,8 @@ export class CachedResource {
    * what is ambiguous is recorded.
    */
   #bindings: Map<Parameters, ConstraintsKey> | undefined;
+  /** Variants have gone since: some of the bindings may be of one that is not there, or have no choice any more. */
+  #isLooser = false;
 
   get empty(): boolean {
     return this.variants.size === 0 && this.resourceErrors === undefined;
@@ -69,28 +71,32 @@ export class CachedResource {
     for (const { constraints, variant, holders, confirmedIn } of this.variants.all())
       copy.variants.add({ constraints, variant, holders, confirmedIn });
     copy.resourceErrors = this.resourceErrors && new Map(this.resourceErrors);
-    copy.restoreBindings(this.#bindings ?? []);
+    copy.restoreBindings(this.bindings ?? []);
     return copy;
   }
 
   get ambiguousCount(): number {
-    return this.#bindings?.size ?? 0;
+    return this.bindings?.size ?? 0;
   }
 
+  /** A response may remove thousands of variants: what that leaves of the choices is looked at once, when it is asked for. */
   get bindings(): ReadonlyMap<Parameters, ConstraintsKey> | undefined {
+    if (this.#isLooser) {
+      this.#isLooser = false;
+      const left = this.#withChoice(this.#bindings ?? []);
+      this.#bindings = left.size > 0 ? left : undefined;
+    }
     return this.#bindings;
   }
 
   restoreBindings(bindings: Iterable<readonly [Parameters, ConstraintsKey]>): void {
-    const known = [...bindings].filter(
-      ([parameters, variant]) => this.variants.get(variant) !== undefined && this.#hasChoice(parameters),
-    );
-    if (known.length > 0) this.#bindings = new Map(known);
+    const known = this.#withChoice(bindings);
+    if (known.size > 0) this.#bindings = known;
   }
 
   bind(parameters: Parameters, variant: CacheEntry): void {
-    this.#bindings ??= new Map();
-    this.#bindings.set(parameters, variant.constraints.key);
+    if (this.bindings === undefined) this.#bindings = new Map();
+    this.#bindings?.set(parameters, variant.constraints.key);
   }
 
   /** Nobody has these parameters any more. */
@@ -101,13 +107,13 @@ export class CachedResource {
 
   /** Whether no parameter set has another choice in one than in the other. */
   hasBindingsOf(other: CachedResource): boolean {
-    const own = this.#bindings?.entries();
+    const own = this.bindings?.entries();
     return own?.every(([of, variant]) => (other.bindings?.get(of) ?? variant) === variant) ?? true;
   }
 
   /** Takes the choices that were made in `other` and not here. */
   adoptBindings(other: CachedResource): void {
-    this.restoreBindings([...(other.bindings ?? []), ...(this.#bindings ?? [])]);
+    this.restoreBindings([...(other.bindings ?? []), ...(this.bindings ?? [])]);
   }
 
   /**
@@ -122,7 +128,7 @@ export class CachedResource {
     const all = this.#match(parameters, among);
     if (all.length <= 1) return all[0];
     const matches = among.fromWildcard && all.some(isHeldByWildcard) ? all.filter(isHeldByWildcard) : all;
-    const bound = this.#bindings?.get(parameters);
+    const bound = this.bindings?.get(parameters);
     const known = bound === undefined ? undefined : all.find((entry) => entry.constraints.key === bound);
     if (known !== undefined) return matches.includes(known) ? known : matches[0];
     const [lowest] = matches;
@@ -150,18 +156,27 @@ export class CachedResource {
     return chosen.length === 0 ? matches : chosen;
   }
 
-  remove(entry: CacheEntry): void {
-    this.variants.delete(entry.constraints.key);
-    if (this.#bindings === undefined) return;
-    for (const [parameters, variant] of this.#bindings) {
-      if (variant === entry.constraints.key || !this.#hasChoice(parameters))
-        this.#bindings.delete(parameters);
-    }
-    if (this.#bindings.size === 0) this.#bindings = undefined;
+  add(entry: CacheEntry): void {
+    void this.bindings; // what was there before decides
+    this.variants.add(entry);
   }
 
-  #hasChoice(parameters: Parameters): boolean {
-    return this.variants.size > 1 && this.variants.match(parameters).length > 1;
+  remove(entry: CacheEntry): void {
+    this.variants.delete(entry.constraints.key);
+    this.#isLooser = this.#bindings !== undefined;
+  }
+
+  #withChoice(bindings: Iterable<readonly [Parameters, ConstraintsKey]>): Map<Parameters, ConstraintsKey> {
+    return new Map(
+      [...bindings].filter(
+        ([parameters, variant]) => this.variants.get(variant) !== undefined && this.hasChoice(parameters),
+      ),
+    );
+  }
+
+  /** Whether several variants match. */
+  hasChoice(parameters: Parameters): boolean {
+    return this.variants.match(parameters, 2).length > 1;
   }
 
   clearError({ key }: Constraints): void {

@@ -435,7 +435,7 @@ function resourceOf(variants: readonly HeldVariant[], order: number | undefined)
   if (order !== undefined) cached.order = order;
   for (const { variant: earlier, holders } of variants) {
     const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
-    cached.variants.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
+    cached.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
   return cached;
 }

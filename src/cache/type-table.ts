@@ -305,7 +305,7 @@ export class TypeTable {
     column: Column = 'said',
   ): void {
     const entry: CacheEntry = { constraints: variant.constraints, variant, holders, confirmedIn };
-    cached.variants.add(entry);
+    cached.add(entry);
     this.link(variant);
     if (column !== 'said') return;
     this.variants++;
@@ -535,7 +535,7 @@ export class TypeTable {
     const now = this.all.options.clock.monotonic();
     for (const [key, { variant, holders }] of this.saidLast(name)) {
       if (judged.variants.get(key) !== undefined || (variant.ttl?.deadline ?? Infinity) <= now) continue;
-      judged.variants.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
+      judged.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
     }
     return judged;
   }

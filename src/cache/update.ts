@@ -415,7 +415,7 @@ export class Update extends VariantRemover {
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
       this.changes.touch(put.name, put.constraints, put.aliases);
       for (const { interest } of this.table.interests.seeingVariant(put))
-        if (cached.variants.match(interest.parameters).length > 1) cached.bind(interest.parameters, entry);
+        if (cached.hasChoice(interest.parameters)) cached.bind(interest.parameters, entry);
       latest.set(cached, entry);
     }
     for (const [cached, entry] of latest) this.#dropUnbound(cached, entry);
@@ -424,9 +424,14 @@ export class Update extends VariantRemover {
   /** Each session of a parameter set has a variant of its own: those of others are not looked at. */
   #dropUnbound(cached: CachedResource, latest: CacheEntry): void {
     const { name } = latest.variant;
+    // Once for each parameter set: of thousands of variants each may match.
+    const picked = new Map<Parameters, CacheEntry | undefined>();
     const isBound = (entry: CacheEntry): boolean =>
       Iterator.from(this.table.interests.seeing(name, entry.constraints)).some(
-        ({ interest }) => this.#pick(cached, name, interest.parameters) === entry,
+        ({ interest: { parameters } }) =>
+          getOrMake<Parameters, CacheEntry | undefined>(picked, parameters, () =>
+            this.#pick(cached, name, parameters),
+          ) === entry,
       );
     const own = cached.variants.all().filter((entry) => entry !== latest && hasHolder(entry, this.#holder));
     for (const entry of own.filter((one) => !isBound(one))) this.drop(cached, entry, this.#holder);

@@ -67,11 +67,14 @@ export class VariantIndex<T extends Constrained> {
     return held instanceof Several ? [...held.byKey.values()].toSorted(byCanonicalKey) : [held];
   }
 
-  /** Those that match, the lowest canonical key first: more than one is TP2's ambiguity (protocol §5). */
-  match(parameters: Parameters): T[] {
+  /**
+   * Those that match, the lowest canonical key first: more than one is TP2's ambiguity (protocol §5). `most`: any so many
+   * of them.
+   */
+  match(parameters: Parameters, most: number = Number.POSITIVE_INFINITY): T[] {
     const held = this.#held;
     if (held === undefined) return [];
-    if (held instanceof Several) return held.match(parameters);
+    if (held instanceof Several) return held.match(parameters, most);
     return held.constraints.matches(parameters) ? [held] : [];
   }
 }
@@ -105,8 +108,8 @@ class Several<T extends Constrained> {
     return variant;
   }
 
-  match(parameters: Parameters): T[] {
-    if (this.#list === undefined) return this.#index?.match(parameters) ?? [];
+  match(parameters: Parameters, most: number): T[] {
+    if (this.#list === undefined) return this.#index?.match(parameters, most) ?? [];
     const found: T[] = [];
     for (const variant of this.#list) {
       const { required } = variant.constraints;
@@ -160,7 +163,7 @@ class RequiredIndex<T extends Constrained> {
     if (values?.size === 0) this.#byRequired.delete(required.key);
   }
 
-  match(parameters: Parameters): T[] {
+  match(parameters: Parameters, most: number): T[] {
     const found: T[] = [];
     // By whichever there are fewer of: keys that variants require, or parameters.
     if (this.#byRequired.size <= parameters.entries.size) {
@@ -169,7 +172,10 @@ class RequiredIndex<T extends Constrained> {
     } else {
       for (const [key, value] of parameters.entries) this.#find(key, value, parameters, found);
     }
-    for (const variant of this.#rest) if (variant.constraints.matches(parameters)) found.push(variant);
+    for (const variant of this.#rest) {
+      if (found.length >= most) break;
+      if (variant.constraints.matches(parameters)) found.push(variant);
+    }
     return found.length > 1 ? found.toSorted(byCanonicalKey) : found;
   }
 

@@ -1,3 +1,4 @@
+import type { Side } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
@@ -143,11 +144,23 @@ export class Guard implements VerdictSource {
     if (maxEmptiedPercent >= 100 && maxLostEndpointsPercent === undefined) return [];
     // As far as the first endpoint, if nobody counts them.
     const most = maxLostEndpointsPercent === undefined ? 1 : undefined;
-    return puts.flatMap((put) => this.#freshLoss(put, holder, most) ?? []);
+    const had = [this.#reading('said'), this.#reading('released')] as const;
+    return puts.flatMap((put) => this.#freshLoss(put, holder, most, had) ?? []);
+  }
+
+  /** Assignments in a column, each read once. */
+  #reading(column: Side | 'said'): (name: ResourceName) => Variants {
+    const known = new Map<ResourceName, Variants>();
+    return (of) => getOrMake(known, of, () => new Variants(this.#gate.contentOf(assignmentType, of, column)));
   }
 
   /** Undefined: it takes nothing, or says the same as upstream did. */
-  #freshLoss({ name, constraints, any }: Put, by: Holder, most: number | undefined): Loss | undefined {
+  #freshLoss(
+    { name, constraints, any }: Put,
+    by: Holder,
+    most: number | undefined,
+    [saidOf, releasedOf]: readonly [(name: ResourceName) => Variants, (name: ResourceName) => Variants],
+  ): Loss | undefined {
     if (any === undefined) return undefined;
     const after = endpointsIn(any, most);
     const of = { holder: by.key, name, constraints: constraints.key };
@@ -155,10 +168,10 @@ export class Guard implements VerdictSource {
       if (this.#passed.size > 0) this.#passed.delete(lossKey(of));
       return undefined;
     }
-    const said = formerOf(this.#gate.contentOf(assignmentType, name, 'said'), constraints, [by]);
+    const said = saidOf(name).former(constraints, [by]);
     if (said.some(({ variant }) => variant.constraints.key === constraints.key && isSame(variant, any)))
       return undefined;
-    const released = formerOf(this.#gate.contentOf(assignmentType, name, 'released'), constraints, [by]);
+    const released = releasedOf(name).former(constraints, [by]);
     const key = nameKey(assignmentType, name);
     const former = countsOf([...said, ...released]);
     const loss = this.#withPassed({ ...of, key, ...former, after, at: this.#clock.monotonic() });
@@ -192,12 +205,12 @@ export class Guard implements VerdictSource {
 
   /** What everybody has against what upstream says. What is removed loses nothing. */
   #compared({ type, name, key, masked, since: at }: PendingName): readonly Loss[] {
-    const released = this.#gate.contentOf(type, name, 'released');
+    const released = new Variants(this.#gate.contentOf(type, name, 'released'));
     const now = this.#gate.contentOf(type, name, masked === undefined ? 'canary' : 'said');
     return now.flatMap(({ variant, holders }) => {
       const { constraints } = variant;
       const after = countIn(variant);
-      return [...byHolder(formerOf(released, constraints, holders))].map(([holder, own]) => {
+      return [...byHolder(released.former(constraints, holders))].map(([holder, own]) => {
         const { former, before } = countsOf(own);
         return { holder, name, key, constraints: constraints.key, former, before, after, at };
       });
@@ -206,8 +219,9 @@ export class Guard implements VerdictSource {
 
   /** Those that upstream still says. */
   #passedLosses(): readonly Loss[] {
+    const saidOf = this.#reading('said');
     return [...this.#passed.values()].filter((one) => {
-      const said = variantOf(this.#gate.contentOf(assignmentType, one.name, 'said'), one.constraints);
+      const said = saidOf(one.name).get(one.constraints);
       return said !== undefined && countIn(said) <= one.after;
     });
   }
@@ -267,17 +281,17 @@ export class Guard implements VerdictSource {
         const own = getOrMake(sizes, holder, () => new Map());
         own.set(of, (own.get(of) ?? 0) + bytes);
       };
-      const before = this.#gate.contentOf(type, name, 'released');
-      const after = this.#gate.contentOf(type, name, 'canary');
-      for (const { variant, holders } of before) {
-        const now = variantOf(after, variant.constraints.key);
+      const before = new Variants(this.#gate.contentOf(type, name, 'released'));
+      const after = new Variants(this.#gate.contentOf(type, name, 'canary'));
+      for (const { variant, holders } of before.all) {
+        const now = after.get(variant.constraints.key);
         if (now?.payload?.hash === variant.payload?.hash) continue;
         for (const { key } of holders) add(key, bytesOf(now) - bytesOf(variant));
       }
       // What has other constraints stands for what its holder had before.
-      const known = byHolder(before);
-      for (const { variant, holders } of after) {
-        if (variantOf(before, variant.constraints.key) !== undefined) continue;
+      const known = byHolder(before.all);
+      for (const { variant, holders } of after.all) {
+        if (before.get(variant.constraints.key) !== undefined) continue;
         for (const { key } of holders) if (known.has(key)) add(key, bytesOf(variant));
       }
     }
@@ -297,7 +311,7 @@ const bytesOf = (variant: Variant | undefined): number => variant?.payload?.byte
 /** What came before, and the most that one of them had. */
 const countsOf = (all: readonly HeldVariant[]): Pick<Loss, 'former' | 'before'> => ({
   former: all.map(({ variant }) => variant.constraints.key),
-  before: Math.max(0, ...all.map(({ variant }) => countIn(variant))),
+  before: all.reduce((most, { variant }) => Math.max(most, countIn(variant)), 0),
 });
 
 /** While something is held it is asked for at every look. */
@@ -311,32 +325,55 @@ function countIn({ payload }: Variant): number {
 const isSame = ({ payload }: Variant, any: Uint8Array): boolean =>
   payload !== undefined && Buffer.compare(payload.bytes, any) === 0;
 
-const variantOf = (all: readonly HeldVariant[], key: ConstraintsKey): Variant | undefined =>
-  all.find(({ variant }) => variant.constraints.key === key)?.variant;
-
 function byHolder(variants: readonly HeldVariant[]): ReadonlyMap<string, readonly HeldVariant[]> {
   const all = new Map<string, HeldVariant[]>();
   for (const one of variants) for (const { key } of one.holders) getOrMake(all, key, () => []).push(one);
   return all;
 }
 
-/**
- * What clients have that get a variant with these constraints: the one that had the same; without it, those of the same
- * holders whose clients may get this instead.
- */
-function formerOf(
-  variants: readonly HeldVariant[],
-  { key, expression }: Constraints,
-  holders: readonly Holder[],
-): readonly HeldVariant[] {
-  const own = variants.find(({ variant }) => variant.constraints.key === key);
-  if (own !== undefined) return [own];
-  return variants.flatMap((one) => {
-    if (areDisjoint(one.variant.constraints.expression, expression)) return [];
-    const both = one.holders.filter((holder) => holders.some((other) => other.key === holder.key));
-    return both.length === 0 ? [] : { variant: one.variant, holders: both };
-  });
+/** Of thousands of variants that a client may have had, so many tell what it had. */
+const mostFormer = 100;
+
+/** Those of a name in one column, as they are now. */
+class Variants {
+  readonly all: readonly HeldVariant[];
+  #byKey: ReadonlyMap<ConstraintsKey, HeldVariant> | undefined;
+
+  constructor(all: readonly HeldVariant[]) {
+    this.all = all;
+  }
+
+  get(key: ConstraintsKey): Variant | undefined {
+    return this.#held(key)?.variant;
+  }
+
+  #held(key: ConstraintsKey): HeldVariant | undefined {
+    this.#byKey ??= new Map(this.all.map((one) => [one.variant.constraints.key, one]));
+    return this.#byKey.get(key);
+  }
+
+  /**
+   * What clients have that get a variant with these constraints: the one that had the same; without it, those of the same
+   * holders whose clients may get this instead.
+   */
+  former(constraints: Constraints, holders: readonly Holder[]): readonly HeldVariant[] {
+    const own = this.#held(constraints.key);
+    if (own !== undefined) return [own];
+    const former: HeldVariant[] = [];
+    for (const { variant, holders: all } of this.all) {
+      if (former.length >= mostFormer) break;
+      const both = all.filter((holder) => holders.some((other) => other.key === holder.key));
+      if (both.length === 0 || areApart(variant.constraints, constraints)) continue;
+      former.push({ variant, holders: both });
+    }
+    return former;
+  }
 }
+
+/** No client has both. */
+const areApart = (a: Constraints, b: Constraints): boolean =>
+  (a.required?.key === b.required?.key && a.required?.value !== b.required?.value) ||
+  areDisjoint(a.expression, b.expression);
 
 /** Of one session. */
 function lossObjections(
