@@ -13,7 +13,7 @@ import {
   isLacking,
   type PendingChange,
 } from '../model/rollout.ts';
-import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
+import { type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
   type CacheEntry,
@@ -407,7 +407,7 @@ function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, Ca
 function keepsOwn(cached: CachedResource, having: readonly Parameters[], { holders }: CacheEntry): boolean {
   if (having.length === 0) return true;
   if (holders.some(({ exactParameters }) => exactParameters !== undefined)) return false;
-  const own = having.map((parameters) => [parameters, cached.variants.match(parameters)] as const);
+  const own = having.map((parameters) => [parameters, cached.variants.match(parameters, 2)] as const);
   if (own.some(([, matches]) => matches.length > 1)) return false;
   for (const [parameters, [entry]] of own) if (entry !== undefined) cached.bind(parameters, entry);
   return true;
@@ -425,7 +425,7 @@ const isToOthers = (said: VariantsOf, last: HeldVariant): boolean =>
     .some(([key, { variant }]) => key !== keyOf(last) && sameVariantContent(variant, last.variant));
 
 const matchesAny = (cached: CachedResource | undefined, parameters: Parameters): boolean =>
-  cached !== undefined && cached.variants.match(parameters).length > 0;
+  cached !== undefined && cached.variants.match(parameters, 1).length > 0;
 
 /** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
 function joinWildcards(
@@ -434,40 +434,42 @@ function joinWildcards(
   interests: Interests,
 ): boolean {
   let joined = false;
+  // Each asked for once: of thousands of variants all may match.
+  const shows = new Map<Parameters, boolean>();
+  const replacements = new Map<Parameters, readonly CacheEntry[]>();
+  const hasShown = (parameters: Parameters): boolean =>
+    getOrMake(shows, parameters, () => column.variants.match(parameters).some(isHeldByWildcard));
+  const replacing = (parameters: Parameters): readonly CacheEntry[] =>
+    getOrMake(replacements, parameters, () => shownInPlace(column, live, parameters));
   for (const entry of column.variants.all()) {
     if (isHeldByWildcard(entry)) continue;
     const wildcards = [...(interests.named(WILDCARD)?.matching(entry.constraints) ?? [])];
     const all = wildcards.map(({ interest }) => interest.parameters);
-    const having = all.filter((parameters) => column.variants.match(parameters).some(isHeldByWildcard));
+    const having = all.filter(hasShown);
     if (all.length > 0 && having.length === all.length) continue;
-    const holders = wildcardHolders(entry, column, live, new Set(all).difference(new Set(having)));
-    if (holders.length === 0) continue;
+    // Who shows it upstream; where it is not there any more, who shows these parameter sets another one in its place.
+    const own = live?.variants.get(entry.constraints.key);
+    const sources =
+      own === undefined ? [...new Set(all).difference(new Set(having))].flatMap(replacing) : [own];
+    const holders = new Map(sources.flatMap(({ holders }) => holders).map((holder) => [holder.key, holder]));
+    const added = [...holders.values()].filter(({ role }) => role === 'wildcard');
+    if (added.length === 0) continue;
     for (const parameters of having) bindShown(column, parameters);
-    entry.holders = [...entry.holders, ...holders];
+    entry.holders = [...entry.holders, ...added];
+    for (const parameters of all) shows.set(parameters, true);
     joined = true;
   }
   return joined;
 }
 
-/**
- * Who shows a variant by wildcard upstream. Where it is not there any more, who shows these parameter sets another one
- * in its place.
- */
-function wildcardHolders(
-  { constraints }: CacheEntry,
+/** What a wildcard shows upstream, unless some of it is in the column. */
+function shownInPlace(
   column: CachedResource,
   live: CachedResource | undefined,
-  all: ReadonlySet<Parameters>,
-): readonly Holder[] {
-  const own = live?.variants.get(constraints.key);
-  const entries = own === undefined ? all.values().flatMap(replacing) : [own];
-  const holders = [...entries].flatMap((entry) => entry.holders.filter(({ role }) => role === 'wildcard'));
-  return [...new Map(holders.map((holder) => [holder.key, holder])).values()];
-
-  function replacing(parameters: Parameters): readonly CacheEntry[] {
-    const shown = live?.variants.match(parameters).filter(isHeldByWildcard) ?? [];
-    return shown.some((entry) => column.variants.get(entry.constraints.key) !== undefined) ? [] : shown;
-  }
+  parameters: Parameters,
+): readonly CacheEntry[] {
+  const shown = live?.variants.match(parameters).filter(isHeldByWildcard) ?? [];
+  return shown.some((entry) => column.variants.get(entry.constraints.key) !== undefined) ? [] : shown;
 }
 
 /** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */

@@ -597,8 +597,10 @@ export class TypeTable {
       const all = new Map([...entries, ...errors].map(({ constraints: one }) => [one.key, one]));
       const constraints = all.size === 0 ? [UNCONSTRAINED] : [...all.values()];
       const aliases = entries.flatMap(({ variant }) => variant.aliases);
-      for (const shown of new Set([name, ...aliases.map(resourceName)]))
-        changed.set(shown, [...(changed.get(shown) ?? []), ...constraints]);
+      for (const shown of new Set([name, ...aliases.map(resourceName)])) {
+        const own = getOrMake(changed, shown, () => []);
+        for (const one of constraints) own.push(one);
+      }
     }
     return changed;
   }

@@ -30,6 +30,9 @@ function constraints(expression: Expression, bytes: Uint8Array): Constraints {
 }
 
 const interned = new Map<string, WeakRef<Constraints>>();
+
+/** Of one resource: tens of thousands of values. They are read, compiled and matched in one turn. */
+const mostBytes = 1024 * 1024;
 const forget = new FinalizationRegistry<string>((bytes) => {
   if (interned.get(bytes)?.deref() === undefined) interned.delete(bytes);
 });
@@ -37,14 +40,17 @@ const forget = new FinalizationRegistry<string>((bytes) => {
 /**
  * Reads an encoded DynamicParameterConstraints, which may be a view into a larger buffer. Equal bytes give the same
  * object, as a few constraints serve many resources. The error says what breaks the transport contract and deserves
- * a NACK: malformed bytes, a SingleConstraint that constrains nothing, or more than `maxDepth` expressions inside
- * each other.
+ * a NACK: malformed bytes, a SingleConstraint that constrains nothing, more than `maxDepth` expressions inside
+ * each other, or more than 1 MiB.
  */
 export function parseConstraints(bytes: Uint8Array, maxDepth: number): Result<Constraints> {
   if (bytes.length === 0) return ok(UNCONSTRAINED);
   const id = `${maxDepth} ${asBuffer(bytes).toString('latin1')}`;
   const known = interned.get(id)?.deref();
   if (known !== undefined) return ok(known);
+  // What was read before may be longer by its stamp.
+  if (bytes.length > mostBytes && maxDepth < maxStampedDepth)
+    return fail(`constraints: ${bytes.length} bytes; at most ${mostBytes} are read`);
   const expression = decodeExpression(bytes, maxDepth);
   if (!expression.ok) return expression;
   // Uint8Array.from, because a Buffer's own slice would be a view that pins the whole response.

@@ -125,21 +125,21 @@ function neededIn(
   more: Set<Reference>,
 ): ReadonlySet<string> {
   const needed = new Set<string>();
-  let left = rest;
-  let isNeeded = (one: Reference): boolean => kept.refersTo(one);
-  while (left.length > 0) {
-    const isReferredTo = ({ type, name }: PendingName): boolean =>
-      isNeeded(reference(typeInfo(type).short, name));
-    const added = left.filter((one) => isReferredTo(one) && isRemoved(gate, one));
-    if (added.length === 0) break;
-    left = left.filter((one) => !isReferredTo(one));
+  const left = new Map(rest.map((one) => [reference(typeInfo(one.type).short, one.name), one]));
+  let references: Iterable<Reference> = [...left.keys()].filter((one) => kept.refersTo(one));
+  for (;;) {
+    const added: PendingName[] = [];
+    for (const one of references) {
+      const name = left.get(one);
+      left.delete(one);
+      if (name !== undefined && isRemoved(gate, name)) added.push(name);
+    }
+    if (added.length === 0) return needed;
     for (const { key } of added) needed.add(key);
     // What is needed needs something itself. It is there as everybody has it.
-    const references = referencesOfAll(gate, added, 'released');
+    references = referencesOfAll(gate, added, 'released');
     for (const one of references) more.add(one);
-    isNeeded = (one) => references.has(one);
   }
-  return needed;
 }
 
 /** What is queued may have been seen by canaries, or not. */

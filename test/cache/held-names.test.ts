@@ -12,7 +12,9 @@ import {
   transaction,
   WILDCARD,
 } from '../../src/model/transaction.ts';
+import { VariantIndex } from '../../src/model/variant-index.ts';
 import { namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
+import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { workOf } from '../support/work.ts';
 
@@ -121,6 +123,26 @@ describe('held names', () => {
       return workOf(readers, ['next'], () => expect(members.next().value).to.equal('c0'));
     };
     expect(lookedAt(1000)).to.equal(lookedAt(10));
+  });
+  it('variants that all match, beside others that wait, cost what they are and not their square', () => {
+    const work = (count: number): number => {
+      const setting = new Setting();
+      for (let at = 0; at < 5; at++) {
+        setting.want('a', internParameters([['own', `${at}`]]));
+        setting.want('*', internParameters([['own', `${at}`]]));
+      }
+      const overlapping = (key: string, content: string): readonly Put[] =>
+        Array.from({ length: count }, (_, at) =>
+          cluster('a', content, { constraints: compiled(not(is(key, `${at}`))) }),
+        );
+      setting.apply({ puts: overlapping('k', '1') });
+      setting.gate.release();
+      setting.apply({ puts: overlapping('k', '2') });
+      return workOf(VariantIndex.prototype, ['match'], () =>
+        setting.apply({ puts: overlapping('j', '1'), holder: wildcardHolder }),
+      );
+    };
+    expect(work(200)).to.be.below(3 * work(100));
   });
   it('a change is for canaries first, and for the others after the release', () => {
     const setting = new Setting();

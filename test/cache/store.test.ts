@@ -13,6 +13,7 @@ import {
   transaction,
   WILDCARD,
 } from '../../src/model/transaction.ts';
+import { VariantIndex } from '../../src/model/variant-index.ts';
 import { namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -478,6 +479,42 @@ describe('store', () => {
         return picks;
       };
       expect(lookedAt(100)).to.equal(lookedAt(10));
+    });
+    const overlapping = (key: string, count: number): readonly Put[] =>
+      Array.from({ length: count }, (_, at) => cluster('a', '1', compiled(not(is(key, `${at}`)))));
+    const subscribed = (): Setting => {
+      const setting = use();
+      for (let at = 0; at < 5; at++) setting.want('a', internParameters([['own', `${at}`]]));
+      return setting;
+    };
+    it('of variants that all match costs what they are, and not their square, when others replace them', () => {
+      const work = (count: number): number => {
+        const setting = subscribed();
+        setting.apply({ puts: overlapping('k', count), cannotDelete: true });
+        const puts = overlapping('j', count);
+        const matched = workOf(VariantIndex.prototype, ['match'], () =>
+          setting.apply({ puts, cannotDelete: true }),
+        );
+        expect(setting.store.tables.get(cds)?.resources.get(resourceName('a'))?.variants.size).to.equal(1);
+        return matched;
+      };
+      expect(work(200)).to.be.below(3 * work(100));
+    });
+    it('of variants that all match costs no more when they are removed one by one', () => {
+      const work = (count: number): number => {
+        const setting = subscribed();
+        const puts = overlapping('k', count);
+        setting.apply({ puts });
+        for (let at = 0; at < 5; at++) setting.see('a', internParameters([['own', `${at}`]]));
+        expect(countOf(setting.store)).to.equal(5);
+        const removals = puts.map(({ name, constraints }) => ({ name, constraints })).slice(1);
+        const matched = workOf(VariantIndex.prototype, ['match'], () => {
+          setting.apply({ removals });
+          expect(countOf(setting.store)).to.equal(0);
+        });
+        return matched;
+      };
+      expect(work(200)).to.be.within(1, 3 * work(100));
     });
     it('a choice by alias is kept too', () => {
       const setting = use();

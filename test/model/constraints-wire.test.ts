@@ -3,7 +3,7 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { expect } from 'chai';
 import * as fc from 'fast-check';
 import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { type Constraints, parseConstraints } from '../../src/model/constraints.ts';
+import { type Constraints, maxStampedDepth, parseConstraints } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import {
   and,
@@ -183,6 +183,12 @@ describe('constraints: the wire', () => {
     expect(reason(deep, 1_000_000)).to.include('deeper than 1002');
     const deepest = value(parseConstraints(nested(1002), 1_000_000));
     expect(deepest.matches(NO_PARAMETERS)).to.equal(false);
+  });
+
+  it('§5 more than 1 MiB is refused, but for what was read before', () => {
+    const long = field(1, Buffer.concat([field(1, 'a'), field(2, 'x'.repeat(1024 * 1024))]));
+    expect(reason(long)).to.match(/^constraints: 10\d{5} bytes; at most 1048576 are read$/);
+    expect(parseConstraints(long, maxStampedDepth).ok).to.equal(true);
   });
 
   it('wide lists are read', () => {

@@ -15,7 +15,9 @@ import { Guard, type GuardBounds } from '../../src/rollout/guard.ts';
 import { Judge, unjudged } from '../../src/rollout/judge.ts';
 import { WaitingNames } from '../../src/rollout/waiting.ts';
 import { any, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 const cds = type('cds');
 const eds = type('eds');
@@ -474,6 +476,23 @@ describe('the guard: how much of a gated type changes', () => {
     expect(world.look()).to.match(/^cds: 2,\d{3} bytes became 6,\d{3} \(\+\d+ %\)/);
     world.configure({ maxChangedPercent: 50 });
     expect(world.look()).to.match(/^2 of 2 cds would change at once/);
+  });
+
+  it('thousands of variants of one assignment without endpoints are read once, and not for each of them', () => {
+    const reads = (count: number): number => {
+      const world = new World();
+      world.subscribes(eds, ['a']);
+      const variants = (key: string, endpoints: number): readonly Put[] =>
+        Array.from({ length: count }, (_, at) =>
+          assignment('a', endpoints, '', compiled(not(is(key, `${at}`)))),
+        );
+      world.says(eds, variants('k', 1));
+      const { held } = world.store;
+      return workOf(Object.getPrototypeOf(held) as object, ['contentOf'], () =>
+        world.says(eds, variants('j', 0)),
+      );
+    };
+    expect(reads(400)).to.be.below(3 * reads(200));
   });
 
   it('a removal is a change', () => {

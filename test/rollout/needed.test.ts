@@ -7,6 +7,7 @@ import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Put, type Transaction, transaction, WILDCARD } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { Rollout } from '../../src/rollout/rollout.ts';
+import { cpuSeconds } from '../support/cpu.ts';
 import { cluster, namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
 import { anyOf } from '../support/real-bodies.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
@@ -234,6 +235,31 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
       world.rollout.unfreeze({});
       expect(world.after()).to.equal('other a');
     });
+  });
+
+  it('of a chain of thousands of clusters, each is looked at once', () => {
+    const world = new World();
+    const names = Array.from({ length: 3000 }, (_, index) => `c${index}`);
+    const aggregate = (name: string, next: string): Put => {
+      const typedConfig = {
+        '@type': 'type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig',
+        clusters: [next],
+      };
+      const clusterType = { name: 'envoy.clusters.aggregate', typedConfig };
+      return put(cds, name, '', { any: anyOf(cds, { name, clusterType }) });
+    };
+    for (const name of names)
+      world.store.addInterest({ type: cds, selector: resourceName(name), parameters: NO_PARAMETERS });
+    world.says(cds, { puts: names.map((name, index) => aggregate(name, `c${index + 1}`)) });
+    world.says(rds, { puts: [routeTo('c0')] });
+    world.after();
+    world.says(rds, { puts: [routeTo('new')] });
+    world.rollout.discard({}, 'a test');
+    const removals = names.map((name) => ({ name: resourceName(name), constraints: UNCONSTRAINED }));
+    const before = cpuSeconds();
+    world.hears(cds, { removals });
+    expect(cpuSeconds() - before).to.be.below(1.5);
+    expect(world.store.held.pending.filter(({ queued }) => queued)).to.have.length(3000);
   });
 
   it('is read when it changes, and not all that is frozen with each update', () => {
