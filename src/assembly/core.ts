@@ -250,7 +250,9 @@ export class Core {
       isServed: role.isServed,
       leavesBehind: ({ type, selector }) => {
         const upstream = claimant(this.config.upstreams, type, selector);
-        return upstream?.kind === 'ads' && upstream.protocol === 'SOTW';
+        if (upstream?.kind !== 'ads' || upstream.protocol !== 'SOTW') return false;
+        // Clients of an outage come back, and those of a relay that drains have not left what it saves.
+        return !this.#isDraining && this.staleness.sinceOf(upstream.name) === undefined;
       },
       downstream: {
         events: this.#streamMetrics,

@@ -4,7 +4,7 @@ import { always, eventually } from './support/eventually.ts';
 import { ModelPlane } from './support/model-plane.ts';
 import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess, upstream } from './support/relay.ts';
-import { clientsOf } from './support/relay-state.ts';
+import { clientsOf, readyOf } from './support/relay-state.ts';
 
 const relayOf = (
   { address }: ModelPlane,
@@ -44,6 +44,30 @@ describe('endpoints of clusters that have gone', () => {
       await always(async () => {
         expect(await endpoints()).to.equal(1);
       }, 3000);
+    });
+
+    it(`SOTW upstream: in an outage those without a cluster stay for who comes back (workers: ${workers})`, async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      plane.set('eds', { a: '1', own: '1' });
+      await using relay = await relayOf(plane, 'SOTW', workers);
+      const endpoints = () => relay.metric('cache_resources', 'type="eds"');
+      const asks = async (): Promise<void> => {
+        using pool = new ClientPool(relay.xds, 1);
+        const client = pool.open('sotw');
+        client.subscribe('cds');
+        client.subscribe('eds', ['a', 'own']);
+        await client.gets('eds', { a: '1', own: '1' });
+      };
+      await asks();
+      await plane[Symbol.asyncDispose]();
+      await eventually(async () => expect((await readyOf(relay)).stale).to.equal(true));
+      await asks();
+      await eventually(async () => expect(await clientsOf(relay)).to.have.length(0));
+      await always(async () => {
+        expect(await endpoints()).to.equal(2);
+      }, 3000);
+      await asks();
     });
 
     it(`DELTA upstream: it would say that they are gone, so they stay for idle_ttl (workers: ${workers})`, async () => {
