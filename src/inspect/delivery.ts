@@ -152,7 +152,7 @@ export function inspectDelivery(
     const all = staleness.stale;
     // Nearly always.
     if (all.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names, all.length);
+    const serving = servingUpstreams(relay, type, names, new Set(all.map(({ name }) => name)));
     return all.filter(({ name }) => serving.has(name));
   }
 }
@@ -172,17 +172,17 @@ function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean
   });
 }
 
-/** The upstreams of what clients ask for. `most`: so many are of interest. */
+/** Those of these upstreams that what clients ask for comes from. */
 function servingUpstreams(
   relay: Relay,
   type: TypeUrl | undefined,
   names: ReadonlySet<string>,
-  most: number,
+  among: ReadonlySet<string>,
 ): ReadonlySet<string> {
   const serving = new Set<string>();
   const add = (of: TypeUrl, selector: string): void => {
     const upstream = relay.servedBy(of, selector);
-    if (upstream !== undefined) serving.add(upstream);
+    if (upstream !== undefined && among.has(upstream)) serving.add(upstream);
   };
   if (type !== undefined) for (const name of names) add(type, name);
   if (type !== undefined && names.size > 0) return serving;
@@ -190,7 +190,7 @@ function servingUpstreams(
     if (type !== undefined && of !== type) continue;
     if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
     add(of, selector);
-    if (serving.size === relay.upstreams.length || serving.size > most) break;
+    if (serving.size === among.size) break;
   }
   return serving;
 }

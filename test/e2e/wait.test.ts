@@ -93,6 +93,44 @@ for (const workers of cases(0, 2)) {
       expect(other.err).to.include('upstream away is away since then');
     });
 
+    it('an upstream of which clients ask last counts as the first ones do', async () => {
+      using clusters = new ResourceFiles();
+      using listeners = new ResourceFiles();
+      await using plane = await ModelPlane.start();
+      clusters.write('cds', new Map([['shop', '1']]));
+      listeners.write('lds', new Map([['front', '1']]));
+      plane.set('rds', { web: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [
+          { ...clusters.upstream, name: 'clusters', types: ['cds'] },
+          { ...listeners.upstream, name: 'listeners', types: ['lds'] },
+          { name: 'routes', ads: { endpoints: [plane.address] }, types: ['rds'] },
+        ],
+        workers,
+      });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: ['*'] });
+      await client.gets('cds', ['shop: 1']);
+      client.want('lds', { names: ['*'] });
+      await client.gets('lds', ['front: 1']);
+      client.want('rds', { names: ['web'] });
+      await client.gets('rds', ['web: 1']);
+      const well = await wait(relay, '--timeout', '20s');
+      expect(well.code, well.out).to.equal(0);
+
+      plane.kill();
+      await eventually(async () =>
+        expect(await relay.metric('upstream_stale_seconds', 'routes')).to.be.greaterThan(0),
+      );
+      const failed = await wait(relay);
+      expect(failed.code, failed.out).to.equal(1);
+      expect(failed.err).to.include('upstream routes is away since then');
+      const allowed = await wait(relay, '--allow-stale');
+      expect(allowed.code, allowed.err).to.equal(0);
+      expect(allowed.out).to.include('upstream routes is away since then');
+    });
+
     it('with fewer streams than --min-clients, and with a name that nobody knows, it fails', async () => {
       using files = new ResourceFiles();
       files.write('cds', new Map([['shop', '1']]));
