@@ -4,7 +4,6 @@ import type { ListedClient, ListedType } from '../downstream/services.ts';
 import {
   type ClassProblem,
   ClassProblemSchema,
-  type ClassSubscription,
   type ClientClass,
   type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -30,12 +29,6 @@ const counting = { most: 5000, share: 1 / 8 };
 /** For so long, in milliseconds, several who ask get the same answer. */
 const freshMs = 1000;
 
-interface ClassCount {
-  readonly row: Plain<ClientClass>;
-  readonly named: Map<string, number>;
-  sampledStreams: number;
-}
-
 /** Looks at the clients of this process, for operators. It costs nothing while nobody asks. */
 export function fleetSurvey(
   relay: Relay,
@@ -53,7 +46,7 @@ export function fleetSurvey(
   };
 
   async function look(pace: Pace): Promise<Plain<ListClassesResponse>> {
-    const classes = new Map<string, ClassCount>();
+    const classes = new Map<string, Plain<ClientClass>>();
     const problems = new CountedProblems();
     const missing = new Map<readonly MissingEntry[], MissingCount>();
     let streams = 0;
@@ -66,7 +59,7 @@ export function fleetSurvey(
       for (const type of stream.types) countMissing(type, of, missing);
     }
     const counts = await missingSubscriptions(missing, problems, pace);
-    const rows = [...classes.values()].map(({ row }) => row);
+    const rows = [...classes.values()];
     return mostStreams({
       classes: rows,
       total: rows.length,
@@ -79,31 +72,28 @@ export function fleetSurvey(
   async function count(
     stream: ListedClient,
     of: ClientClassId,
-    classes: Map<string, ClassCount>,
+    classes: Map<string, Plain<ClientClass>>,
     problems: CountedProblems,
     pace: Pace,
   ): Promise<void> {
-    const known = getOrMake(classes, of.id, () => newClass(of));
-    const { row } = known;
+    const row = getOrMake(classes, of.id, () => newClass(of));
     row.streams++;
-    if (known.sampledStreams < sampled.streams) sample(stream, known);
-    let [rejects, unacknowledged, late] = [false, false, false];
+    if (row.streams <= sampled.streams) sample(stream, row);
+    const found = new Set<'rejecting' | 'unacknowledged' | 'late'>();
     for (const type of stream.types) {
       const state = type.subscription?.responses.state;
       if (state === 'ERROR') {
-        rejects = true;
+        found.add('rejecting');
         await countRejections(type, of, problems, pace);
       } else if (state === 'STALE') {
-        unacknowledged = true;
+        found.add('unacknowledged');
         const since = lateSince(type);
         if (since === undefined) continue;
-        late = true;
+        found.add('late');
         problems.add(problem('LATE', type, of, since));
       }
     }
-    row.rejecting += Number(rejects);
-    row.unacknowledged += Number(unacknowledged);
-    row.late += Number(late);
+    for (const what of found) row[what]++;
   }
 
   /** Milliseconds since the epoch, if the client has not answered for long. */
@@ -174,35 +164,26 @@ function countMissing(
   getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
 }
 
-function newClass({ id, parameters, access }: ClientClassId): ClassCount {
-  return {
-    row: {
-      id,
-      parameters: Object.fromEntries(parameters.entries),
-      restricted: !access.unrestricted,
-      streams: 0,
-      rejecting: 0,
-      unacknowledged: 0,
-      late: 0,
-      subscriptions: [],
-    },
-    named: new Map(),
-    sampledStreams: 0,
-  };
-}
+const newClass = ({ id, parameters, access }: ClientClassId): Plain<ClientClass> => ({
+  id,
+  parameters: Object.fromEntries(parameters.entries),
+  restricted: !access.unrestricted,
+  streams: 0,
+  rejecting: 0,
+  unacknowledged: 0,
+  late: 0,
+  subscriptions: [],
+});
 
-function sample(stream: ListedClient, known: ClassCount): void {
-  known.sampledStreams++;
-  const { named, row } = known;
+function sample(stream: ListedClient, { subscriptions }: Plain<ClientClass>): void {
   for (const { info, selection } of stream.types) {
-    for (const { selector } of selection.entries.values()) {
-      const count = named.get(info.short) ?? 0;
-      if (count >= sampled.perType) break;
-      const same = ({ type, name }: Plain<ClassSubscription>): boolean =>
-        type === info.short && name === selector;
-      if (row.subscriptions.some(same)) continue;
-      named.set(info.short, count + 1);
-      row.subscriptions.push({ type: info.short, name: selector });
+    const { short: type } = info;
+    const names = new Set(subscriptions.filter((one) => one.type === type).map(({ name }) => name));
+    for (const { selector: name } of selection.entries.values()) {
+      if (names.size >= sampled.perType) break;
+      if (names.has(name)) continue;
+      names.add(name);
+      subscriptions.push({ type, name });
     }
   }
 }
