@@ -1,7 +1,7 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
-import { getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
@@ -207,10 +207,7 @@ export class Conversation {
     this.heard++;
     apart.all.delete(participant);
     apart.waiting.delete(participant);
-    for (const type of participant.types) {
-      const known = apart.byType.get(type.info.short);
-      if (known?.delete(type) === true && known.size === 0) apart.byType.delete(type.info.short);
-    }
+    for (const type of participant.types) deleteIn(apart.byType, type.info.short, type);
     if (apart.all.size === 0) this.#over?.();
   }
 

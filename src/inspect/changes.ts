@@ -182,13 +182,10 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
   }
 
   function pendingNames(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
-    const meant = Iterator.from(relay.gate.pending).filter(isMeant);
-    return new Map(
-      [...Map.groupBy(meant, ({ type }) => type)].map(([type, all]) => [
-        type,
-        new Set(all.map((one) => one.name)),
-      ]),
-    );
+    const names = new Map<TypeUrl, Set<ResourceName>>();
+    for (const { type, name } of relay.gate.pending.filter(isMeant))
+      getOrMake(names, type, () => new Set()).add(name);
+    return names;
   }
 
   /** Of a change that was not released, what upstream said then. */

@@ -345,17 +345,12 @@ export interface ClientClassId extends ReportingClass {
 /** Contexts live as long as their streams, and few change: the hash is made once. */
 const known = new WeakMap<ClientContext, ClientClassId>();
 
-export function classOf(client: ClientContext): ClientClassId {
-  const found = known.get(client);
-  if (found !== undefined) return found;
-  const created = {
-    id: contentHash(client.classKey),
+export const classOf = (client: ClientContext): ClientClassId =>
+  getOrMake(known, client, ({ classKey, access }) => ({
+    id: contentHash(classKey),
     parameters: client.derived(undefined),
-    access: client.access,
-  };
-  known.set(client, created);
-  return created;
-}
+    access,
+  }));
 
 /** Where a client stands in what waits; undefined: it does not subscribe to it. */
 export type WaveOf = (client: Pick<ListedClient, 'id' | 'client'>) => Plain<ClientWave> | undefined;

@@ -1,4 +1,5 @@
 import type { Clock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { addCounts, type Counts, type ReadCluster } from './reading.ts';
 import type { Payer } from './rows.ts';
@@ -63,8 +64,7 @@ export class LoadView {
       for (const { of, rows } of classes.values())
         for (const [cluster, row] of rows) {
           const key = JSON.stringify([of.id, cluster]);
-          const sum = shown.get(key) ?? { cluster, of, success: 0, error: 0, dropped: 0 };
-          shown.set(key, sum);
+          const sum = getOrMake(shown, key, () => ({ cluster, of, success: 0, error: 0, dropped: 0 }));
           addCounts(sum, row);
         }
     return { loads: [...shown.values()], seconds: (now - (windows[0] ?? current).since) / 1000 };
@@ -90,8 +90,7 @@ export class LoadView {
 function made(window: Window, of: ReportingClass, payer: Payer, cluster: string): Row | undefined {
   if (window.size >= mostRows || (!payer.exempt && payer.count(rowPlace) >= mostRows / 2)) return undefined;
   if (cluster.length > longestName || payer.hold(rowBytes + cluster.length) !== undefined) return undefined;
-  const own = window.classes.get(of.id) ?? { of, rows: new Map<string, Row>() };
-  window.classes.set(of.id, own);
+  const own = getOrMake(window.classes, of.id, () => ({ of, rows: new Map<string, Row>() }));
   const row: Row = { success: 0, error: 0, dropped: 0, payer };
   payer.enter(rowPlace);
   window.size++;

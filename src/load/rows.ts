@@ -1,3 +1,4 @@
+import { getOrMake } from '../model/maps.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
 import type { Wanted } from './instruction.ts';
@@ -262,9 +263,7 @@ export class Rows {
     this.names[id] = '';
     this.#rows[id] = undefined;
     this.#count--;
-    const free = this.#free.get(plan);
-    if (free === undefined) this.#free.set(plan, [id]);
-    else free.push(id);
+    getOrMake(this.#free, plan, () => []).push(id);
     latest?.payer.hold(-latest.bytes.length);
     reporter?.payer.hold(-row.bytes);
     reporter?.payer.leave(rowPlace);

@@ -1,5 +1,5 @@
 import type { ResourceName, TypeUrl } from './brand.ts';
-import { getOrMake } from './maps.ts';
+import { deleteIn, getOrMake } from './maps.ts';
 import type { Variant } from './resource.ts';
 import { fail, ok, type Result } from './result.ts';
 import { typeInfo } from './types.ts';
@@ -84,9 +84,8 @@ export class Holds {
   }
 
   setWithheld({ type, name }: TypedName, withheld: boolean): void {
-    const names = this.#withheld.get(type);
     if (withheld) getOrMake(this.#withheld, type, () => new Set()).add(name);
-    else if (names?.delete(name) === true && names.size === 0) this.#withheld.delete(type);
+    else deleteIn(this.#withheld, type, name);
   }
 }
 

@@ -1,6 +1,6 @@
 import type { ParametersKey } from './brand.ts';
 import type { Constraints } from './constraints.ts';
-import { getOrMake } from './maps.ts';
+import { deleteIn, getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 
 /** Up to so many sets a scan is cheaper than an index. */
@@ -39,8 +39,7 @@ export class ParameterIndex<T> {
     if (!this.#entries.delete(parameters.key)) return false;
     for (const [key, value] of this.#byKey === undefined ? [] : parameters.entries) {
       const values = this.#byKey?.get(key);
-      const keys = values?.get(value);
-      if (keys?.delete(parameters.key) === true && keys.size === 0) values?.delete(value);
+      if (values !== undefined) deleteIn(values, value, parameters.key);
       if (this.#hasAllKeys && values?.size === 0) this.#byKey?.delete(key);
     }
     return true;

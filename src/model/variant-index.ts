@@ -1,5 +1,5 @@
 import type { ConstraintsKey } from './brand.ts';
-import { getOrMake } from './maps.ts';
+import { deleteIn, getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
 
@@ -157,10 +157,8 @@ class RequiredIndex<T extends Constrained> {
       return;
     }
     const values = this.#byRequired.get(required.key);
-    const bucket = values?.get(required.value);
-    bucket?.delete(variant);
-    if (bucket?.size === 0) values?.delete(required.value);
-    if (values?.size === 0) this.#byRequired.delete(required.key);
+    if (values !== undefined && deleteIn(values, required.value, variant) && values.size === 0)
+      this.#byRequired.delete(required.key);
   }
 
   match(parameters: Parameters, most: number): T[] {

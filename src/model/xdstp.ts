@@ -1,5 +1,5 @@
 import { type ResourceName, resourceName, type TypeUrl } from './brand.ts';
-import { getOrMake } from './maps.ts';
+import { deleteIn, getOrMake } from './maps.ts';
 import { fail, ok, type Result } from './result.ts';
 import { quote } from './text.ts';
 
@@ -202,9 +202,7 @@ export class GlobIndex {
 
   delete(name: ResourceName): void {
     const glob = parentGlob(name);
-    if (glob === undefined) return;
-    const names = this.#names.get(glob);
-    if (names?.delete(name) === true && names.size === 0) this.#names.delete(glob);
+    if (glob !== undefined) deleteIn(this.#names, glob, name);
   }
 
   clear(): void {
