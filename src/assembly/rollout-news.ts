@@ -94,7 +94,7 @@ export function rolloutEvents(
       notifications.tell({ event: 'RESOLVED', cause, reason, ...listed(names) });
     },
     save(state) {
-      metrics.frozen(state.freezes.length > 0);
+      metrics.set.frozen().value = Number(state.freezes.length > 0);
       file?.save(state);
     },
   };

@@ -132,7 +132,9 @@ export class UpstreamSet {
       current: () =>
         upstream.kind === 'ads' ? made.state().staleSince === undefined : made.state().connected,
       clock: systemClock,
-      held: (type, count) => metrics.heldRemovals(name, type, count),
+      held: (type, count) => {
+        metrics.set.heldRemovals(name, type).value = count;
+      },
       alarm: (type, count, cached) =>
         log.warn('removals are held back: they exceed max_removal_percent', {
           upstream: name,
@@ -206,7 +208,7 @@ function updateMetrics({ metrics, traces }: Core, name: string): UpdateMetrics {
   return {
     accepted: (type) => {
       metrics.updates(name, type, 'accepted').inc();
-      metrics.lastUpdate(name, type, systemClock.now());
+      metrics.set.lastUpdate(name, type).value = systemClock.now() / 1000;
     },
     rejected: (type, reason, arrivedAt) => {
       metrics.refusedUpdate(name, type, reason);

@@ -175,6 +175,10 @@ export class Metrics {
   readonly #behind = {
     handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)'),
     updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files'),
+  };
+  /** Gauges, which are set: the state of the rollout by its method. */
+  // biome-ignore format: a table, one metric a line
+  readonly set = {
     lastUpdate: this.#count<[upstream: string, TypeUrl]>('upstream_last_update_timestamp_seconds', ['upstream', 'type'], 'When the last accepted update arrived, in seconds since the epoch'),
     heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent), of types that no rollout gates'),
     rolloutState: this.#count<[state: string]>('rollout_state', ['state'], 'State of the rollout: 1 for the current state, 0 for the others'),
@@ -249,21 +253,8 @@ export class Metrics {
     this.#refusals.set(JSON.stringify([upstream, this.typeLabel(type)]), reason);
   }
 
-  /** `milliseconds` since the epoch. */
-  lastUpdate(upstream: string, type: TypeUrl, milliseconds: number): void {
-    this.#behind.lastUpdate(upstream, type).value = milliseconds / 1000;
-  }
-
-  heldRemovals(upstream: string, type: TypeUrl, count: number): void {
-    this.#behind.heldRemovals(upstream, type).value = count;
-  }
-
   rolloutState(now: (typeof rolloutStates)[number]): void {
-    for (const state of rolloutStates) this.#behind.rolloutState(state).value = Number(state === now);
-  }
-
-  frozen(frozen: boolean): void {
-    this.#behind.frozen().value = Number(frozen);
+    for (const state of rolloutStates) this.set.rolloutState(state).value = Number(state === now);
   }
 
   /** This upstream is gone: nobody changes its gauges any more. Its counters stay. */

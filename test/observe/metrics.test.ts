@@ -45,7 +45,7 @@ describe('metrics', () => {
     metrics.acknowledged(cds).observe(0.3);
     metrics.updates('central', cds, 'accepted').inc();
     metrics.count.reconnects('central').inc();
-    metrics.lastUpdate('central', cds, 1_500_000_000_000);
+    metrics.set.lastUpdate('central', cds).value = 1_500_000_000;
     metrics.count.lookups(cds, 'hit').inc(3);
     metrics.count.evictions('size').inc();
     metrics.count.ambiguous(cds).inc();
