@@ -150,16 +150,6 @@ export const metrics = z.strictObject({
   address: listenAddress().prefault('0.0.0.0:19090').describe('HOST:PORT; port 0: any free port'),
 });
 
-export const drainDelay = () =>
-  duration()
-    .prefault('0s')
-    .describe(
-      'After SIGTERM the relay reports that it is not ready, and keeps serving for this time, so that load balancers notice',
-    );
-
-export const drainTimeout = () =>
-  duration().prefault('10s').describe('After SIGTERM and drain_delay, connections are closed over this time');
-
 const listeners = ['xds', 'rest', 'admin', 'metrics'] as const;
 
 /** They listen on every address of the machine. */

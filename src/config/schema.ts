@@ -4,7 +4,7 @@ import { longestPath, mostNodeText, nodePath, parseShown, templateKeys } from '.
 import { attempt, errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText } from '../model/text.ts';
 import { compileCost } from '../security/pattern.ts';
-import { admin, checkListeners, drainDelay, drainTimeout, metrics, rest, xds } from './schema-listeners.ts';
+import { admin, checkListeners, metrics, rest, xds } from './schema-listeners.ts';
 import {
   authority,
   count,
@@ -49,8 +49,6 @@ function checkPath(text: string, known: readonly string[]): Result<string> {
   if (part === 'metadata' && keys.length > 0) return ok(text);
   return fail(expectedText(anyOf([`${metadataPath}KEY.KEY…`, 'node.metadata["KEY"]', ...known]), text));
 }
-
-const checkFrom = (text: string): Result<string> => checkPath(text, readable);
 
 /** `PATH`, or `PATH=TEMPLATE` with the keys of parameters in `${}`. */
 function checkTo(text: string): Result<string> {
@@ -100,7 +98,7 @@ const node = z.strictObject({
 const parameter = z
   .strictObject({
     key: name().describe('The dynamic parameter'),
-    from: parsed(checkFrom).describe('node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, node.client_features (the first feature that "pattern" matches), peer.uri_san or peer.dns_san'),
+    from: parsed((text) => checkPath(text, readable)).describe('node.id, node.cluster, node.metadata.A.B, node.metadata["a.b/c"], node.locality.region|zone|sub_zone, node.user_agent_name, node.user_agent_version, node.client_features (the first feature that "pattern" matches), peer.uri_san or peer.dns_san'),
     authorities: z.array(authority()).prefault([]).describe('Only for xdstp names of these authorities; empty: for every name'),
     pattern: z.string().optional().describe('RE2 syntax; the first group is the value'),
     default: z.string().optional().describe('Value if there is none; left out: the key is absent'),
@@ -310,8 +308,8 @@ export const fileSchema = z
     rollout: rollout.optional().describe('A change goes to a few clients of each class first, and to the others when those accept it. Left out: to everyone at once'),
     history,
     workers: count(0).max(1024).default(0).describe('Above 0: the number of serving processes on this machine. Clients that poll should then use HTTP/2 (rest)'),
-    drain_delay: drainDelay(),
-    drain_timeout: drainTimeout(),
+    drain_delay: duration().prefault('0s').describe('After SIGTERM the relay reports that it is not ready, and keeps serving for this time, so that load balancers notice'),
+    drain_timeout: duration().prefault('10s').describe('After SIGTERM and drain_delay, connections are closed over this time'),
     watchdog: watchdog.prefault({}).describe('Detects a process whose event loop is blocked, and ends it, so that its supervisor starts another'),
     tracing: tracing.prefault({}).describe('Traces'),
   })
