@@ -10,11 +10,11 @@ import { type Kind, parametersLabel, problemKinds } from '../observe/problems.ts
 /** Names of resources that a text has at most. */
 export const namesTold = 3;
 
-type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'severity' | 'title'>;
+type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'title'>;
 
 /** `key`: what makes it the same problem the next time. */
 export function problem(kind: Kind, key: readonly string[], known: Known): Plain<Problem> {
-  const all = { ...nothingYet, ...known };
+  const all = { ...nothingYet, severity: problemKinds[kind].severity, ...known };
   return {
     ...all,
     id: contentHash(JSON.stringify([kind, ...key])),

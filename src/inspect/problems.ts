@@ -123,7 +123,7 @@ function* notReady({ status }: ProblemFacts): Problems {
   if (status.ready) return;
   const detail = errorText(status.reason, 300);
   const commands = ['distributary status'];
-  yield problem('not_ready', [], { severity: 'critical', title: 'The relay is not ready', detail, commands });
+  yield problem('not_ready', [], { title: 'The relay is not ready', detail, commands });
 }
 
 function* upstreams({ status, facts }: ProblemFacts): Problems {
@@ -135,13 +135,13 @@ function* upstreams({ status, facts }: ProblemFacts): Problems {
     if (!connected) {
       const title = `Upstream ${shown} is unreachable`;
       const commands = [reach(kind, upstream.endpoint, facts.controlPlanes.get(name)?.tls)];
-      yield problem('upstream_away', [name], { ...about, severity: 'critical', title, commands });
+      yield problem('upstream_away', [name], { ...about, title, commands });
     } else if (stale && kind === 'filesystem') {
       const title = `The relay refuses files of upstream ${shown}`;
-      yield problem('updates_refused', [name], { ...about, severity: 'warning', title });
+      yield problem('updates_refused', [name], { ...about, title });
     } else if (stale) {
       const title = `What came from upstream ${shown} may be out of date`;
-      yield problem('upstream_stale', [name], { ...about, severity: 'warning', title });
+      yield problem('upstream_stale', [name], { ...about, title });
     } else yield* streamsEnd(upstream, refusedStreams, about);
   }
 }
@@ -162,7 +162,7 @@ function* streamsEnd(
   const streams = refused === 0 ? [] : [`${counted(refused, 'stream')} refused`];
   const detail = [...streams, ...suspects, about.detail ?? ''].filter((part) => part !== '').join('; ');
   const since = suspectTypes[0]?.since ?? '';
-  yield problem('upstream_streams_end', [name], { ...about, since, severity: 'warning', title, detail });
+  yield problem('upstream_streams_end', [name], { ...about, since, title, detail });
 }
 
 /** A change that waits, and what an operator can type. */
@@ -179,7 +179,6 @@ function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
   if (waits) {
     yield problem('change_held', [], {
       ...about,
-      severity: 'critical',
       until: isHeld ? '' : end,
       title: `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`,
       short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
@@ -193,7 +192,7 @@ function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
 function held(about: Partial<Plain<Problem>>, isQueued: boolean): Plain<Problem> {
   const title = isQueued ? 'A change that nobody has is held' : 'A change is held';
   const commands = isQueued ? ['distributary diff --pending'] : [discardCommand, releaseCommand];
-  return problem('change_held', [], { severity: 'critical', ...about, title, commands });
+  return problem('change_held', [], { ...about, title, commands });
 }
 
 function changePending(
@@ -205,7 +204,6 @@ function changePending(
   const goOn = waves > 1 ? 'distributary promote --reason "…"' : releaseCommand;
   return problem('change_pending', [], {
     ...about,
-    severity: 'info',
     title: `A change waits for ${isManual ? 'an operator' : 'its canaries, checks or traffic'}`,
     commands: ['distributary diff --pending', ...(isManual ? [goOn] : [])],
   });
@@ -231,7 +229,6 @@ function removalsHeld({ status, facts }: ProblemFacts): Problems {
       const are = count === 1 ? 'is' : 'are';
       const short = `${counted(count, 'removal')} of ${shorten(type, 80)} ${are} held back`;
       return problem('removals_held', [name, type], {
-        severity: 'critical',
         title: `${counted(count, 'removal')} of ${shorten(type, 80)} from ${shorten(name, 60)} ${are} held back`,
         short,
         since,
@@ -263,7 +260,7 @@ function* workersRestart({ status, facts: { recent } }: ProblemFacts): Problems 
   const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times in the last hour`;
   const detail = ended === undefined ? '' : `worker ${ended.number}: ${errorText(ended.lastError, 300)}`;
   const short = 'workers exit and are restarted';
-  yield problem('workers_restart', [], { severity: 'critical', title, short, detail });
+  yield problem('workers_restart', [], { title, short, detail });
 }
 
 /** One file is one cause, whoever uses it: often a relay has one certificate for everything. */
@@ -302,7 +299,6 @@ function* certificateRefused(file: string, all: readonly CertificateState[]): Pr
   const concerned = all.filter(({ refused }) => refused !== undefined);
   yield problem('certificate_refused', [file], {
     ...ofOwners(concerned),
-    severity: 'warning',
     title: `The new ${certificateText(concerned)} is refused`,
     detail: `${errorText(first.error, 300)}; the previous ${concerned.every(({ kind }) => kind === 'ca') ? 'file' : 'certificate'} stays in use`,
     since: timestamp(Math.min(...refusals.map(({ since }) => since))),
@@ -320,7 +316,6 @@ function* configuration({ facts: { refusedConfiguration } }: ProblemFacts): Prob
   const told = problems.slice(0, namesTold).map((one) => shorten(one, 300));
   const rest = problems.length - told.length;
   yield problem('configuration_refused', [], {
-    severity: 'warning',
     title: 'The new configuration is refused',
     detail: `${told.join('; ')}${rest > 0 ? `; and ${rest} more` : ''}`,
     since: timestamp(since),
@@ -335,7 +330,6 @@ function updatesRefused({ status, facts: { recent } }: ProblemFacts): Problems {
     .filter(({ upstream }) => !files.has(upstream))
     .map(({ upstream, type, count, reason }) =>
       problem('updates_refused', [upstream, type], {
-        severity: 'warning',
         title: `The relay refuses ${shorten(type, 80)} of upstream ${shorten(upstream, 60)}`,
         detail: `${counted(count, 'response')} in the last ${recent.minutes} minutes; the last reason: ${errorText(reason, 300)}`,
         upstream,
@@ -377,12 +371,12 @@ function* disk({ facts, now }: ProblemFacts): Problems {
     const title = short.charAt(0).toUpperCase() + short.slice(1);
     const detail = `${diskText.get(failing.reason) ?? failing.reason}; ${effect}`;
     const since = timestamp(failing.since);
-    yield problem('disk_fails', [], { severity: 'warning', title, short, detail, since, commands });
+    yield problem('disk_fails', [], { title, short, detail, since, commands });
   } else if (lagSeconds > bounds.diskLagSeconds) {
     const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
     const since = timestamp(now - lagSeconds * 1000);
     const short = 'the disk is too slow';
-    yield problem('disk_late', [], { severity: 'warning', title, short, since, commands });
+    yield problem('disk_late', [], { title, short, since, commands });
   }
 }
 
@@ -395,21 +389,18 @@ function* turnedAway({ facts: { recent } }: ProblemFacts): Problems {
     all.map(({ reason, count }) => `${reason}: ${count.toLocaleString('en')}`).join(', ');
   if (away.length > 0)
     yield problem('clients_turned_away', [], {
-      severity: 'warning',
       title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
       short: 'limits refuse clients',
       detail: byReason(away),
     });
   if (refused.length > 0)
     yield problem('clients_refused', [], {
-      severity: 'warning',
       title: `Clients were not accepted ${counted(total(refused), 'time')} in the last ${recent.minutes} minutes`,
       short: 'clients are not accepted',
       detail: byReason(refused),
     });
   if (stalled.length > 0)
     yield problem('clients_stall', [], {
-      severity: 'warning',
       title: `${counted(total(stalled), 'stream')} ended in the last ${recent.minutes} minutes because clients did not read`,
       short: 'clients do not read',
     });
@@ -433,7 +424,6 @@ function heavyPeers({ status, facts }: ProblemFacts): Problems {
     .filter(({ waits, workPerSecond }) => waits && workPerSecond >= facts.workPerPeerMs)
     .map(({ key, connections, streams: open, heldBytes }) =>
       problem('peer_heavy', [key], {
-        severity: 'warning',
         title: `${shorten(key, 200)} is throttled: it asks for more than its share of work`,
         short: 'a peer asks for more than its share of work',
         detail: `${counted(connections, 'connection')}, ${counted(open, 'stream')}, ${formatBytes(Number(heldBytes))} held for it alone`,
@@ -444,7 +434,7 @@ function heavyPeers({ status, facts }: ProblemFacts): Problems {
 function* busy({ facts: { recent } }: ProblemFacts): Problems {
   if (recent.lagMs <= bounds.lagMs) return;
   const title = `A process of the relay is busy: events wait for ${(recent.lagMs / 1000).toFixed(1)} s`;
-  yield problem('busy', [], { severity: 'warning', title, short: 'the relay is busy' });
+  yield problem('busy', [], { title, short: 'the relay is busy' });
 }
 
 function ambiguous({ status }: ProblemFacts): Problems {
@@ -452,7 +442,6 @@ function ambiguous({ status }: ProblemFacts): Problems {
     .filter((type) => type.ambiguous > 0)
     .map(({ type, ambiguous: count }) =>
       problem('ambiguous', [type], {
-        severity: 'warning',
         title: `${counted(count, 'lookup')} of ${shorten(type, 80)} ${count === 1 ? 'matches' : 'match'} several variants`,
         type,
       }),
@@ -475,7 +464,6 @@ function* frozen({ status: { rollout } }: ProblemFacts): Problems {
     // Without a scope `unfreeze` ends every freeze there is.
     const scopes = causes.size === 1 ? [[]] : own.map(({ type }) => scopeFlags(type, upstream));
     yield problem('frozen', [key], {
-      severity: 'warning',
       title: `Frozen: ${what}`,
       short: `${what} ${types.length === 1 ? 'is' : 'are'} frozen`,
       detail: `${shorten(reason, 300)}; by ${shorten(operator, 200)}`,
@@ -497,7 +485,6 @@ function* discarded({ facts }: ProblemFacts): Problems {
   const why = reason === '' ? '' : `reason: ${shorten(reason, 300)}`;
   const until = 'over when the upstream sends something else';
   yield problem('discarded', [], {
-    severity: 'warning',
     title: 'A discarded change is still what the upstream sends',
     short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
     detail: [what, why, until].filter((part) => part !== '').join('; '),
@@ -510,7 +497,6 @@ function* discarded({ facts }: ProblemFacts): Problems {
 function warnings({ status }: ProblemFacts): Problems {
   return status.warnings.map((warning) =>
     problem('configuration_dangerous', [warning], {
-      severity: 'warning',
       title: 'The configuration is accepted with a warning',
       short: 'the configuration has a warning',
       detail: shorten(warning, 400),
@@ -556,7 +542,6 @@ function rejections({ classes }: ProblemFacts): Problems {
     const version = versions.length === 1 ? ` (version ${versions[0]})` : '';
     return problem('clients_reject', [key], {
       ...concerned,
-      severity: 'critical',
       title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
       short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : ` ${shorten(what, 60)}`}`,
       detail: `${errorText(error, 300)}${version}`,
@@ -585,7 +570,6 @@ function silent({ classes }: ProblemFacts): Problems {
     const have = clients === 1 ? 'has' : 'have';
     return problem('clients_silent', [type], {
       ...concerned,
-      severity: 'warning',
       title: `${whoText(concerned)} ${have} not acknowledged ${shorten(type, 80)}`,
       short: `${counted(clients, 'client')} ${have} not acknowledged ${shorten(type, 80)}`,
       commands: [command('distributary clients', '--type', type, '--state', 'STALE')],
