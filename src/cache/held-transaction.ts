@@ -184,7 +184,7 @@ export class HeldTransaction {
   /** For interests that upstream has answered now: what waits may be all that there is for their parameters. */
   admit(resolved: readonly Interest[]): void {
     const names = this.table.held;
-    for (const { selector } of resolved) {
+    for (const selector of new Set(resolved.map((one) => one.selector))) {
       const seen = selector === WILDCARD ? names : [[selector, names.get(selector)] as const];
       for (const [name, held] of seen) {
         const live = this.table.resources.get(name);

@@ -386,8 +386,8 @@ export class OtherParameterSets {
   /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
   anyShows({ locator, spelling, name }: Item, variant: Variant, constrained: boolean): boolean {
     const shows = (spelled: string, canonical: ResourceName): boolean => {
-      const [only, ...more] = this.#view.forms;
-      if (only !== undefined && more.length === 0) {
+      const [only] = this.#view.forms;
+      if (only !== undefined && this.#view.forms.length === 1) {
         // Nearly every client has one parameter set.
         const now =
           only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;

@@ -9,6 +9,8 @@ type Parts = ReadonlyMap<number, { readonly to: string; readonly inMap: boolean 
 const [typeUrlTag, valueTag] = [bytesTag(1), bytesTag(2)];
 /** As deep as protobuf itself reads. */
 const deepest = 100;
+/** More of one resource are not read: they are taken in one turn. */
+const most = 100_000;
 const nothing: References = new Set();
 
 /** By message, as text until the first body has such a message. Of others nothing is kept: a control plane names them. */
@@ -59,7 +61,10 @@ function readPart(reader: MessageReader, to: string, found: Set<Reference>, dept
   else if (to.includes('.')) {
     const parts = partsOf(to);
     if (parts !== undefined) readMessage(reader.message(), parts, found, depth);
-  } else found.add(reference(to, reader.lossyText()));
+  } else {
+    if (found.size >= most) throw new RangeError(`more than ${most} references`);
+    found.add(reference(to, reader.lossyText()));
+  }
 }
 
 /** Undefined: this message refers to nothing. */

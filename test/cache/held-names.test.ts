@@ -144,6 +144,18 @@ describe('held names', () => {
     };
     expect(work(200)).to.be.below(3 * work(100));
   });
+  it('interests in one name that upstream answers together are looked at once', () => {
+    const work = (count: number): number => {
+      const setting = new Setting();
+      setting.apply({ puts: [cluster('a', '1')] });
+      const parameters = Array.from({ length: count }, (_, at) => internParameters([['own', `${at}`]]));
+      const resolved = parameters.map((own) => setting.want('a', own));
+      setting.gate.release();
+      setting.apply({ puts: [cluster('a', '2')] });
+      return workOf(VariantIndex.prototype, ['match', 'all'], () => setting.apply({ resolved }));
+    };
+    expect(work(200)).to.equal(work(100));
+  });
   it('a change is for canaries first, and for the others after the release', () => {
     const setting = new Setting();
     setting.want('a');

@@ -103,6 +103,14 @@ describe('what a resource refers to', () => {
     expect(found('srds', scope)).to.deep.equal(['rds r']);
   });
 
+  it('more than 100,000 of one resource are not read', () => {
+    const clusters = Array.from({ length: 100_005 }, (_, at) => ({ name: `c${at}`, weight: 1 }));
+    const routes = [{ match: { prefix: '/' }, route: { weightedClusters: { clusters } } }];
+    expect(found('rds', { name: 'r', virtualHosts: [{ name: 'a', domains: ['*'], routes }] })).to.have.length(
+      100_000,
+    );
+  });
+
   it('what is malformed or unknown refers to nothing', () => {
     for (const bytes of [Buffer.from([0xff, 0xff]), Buffer.from([0x0a, 3, 0x61, 0x2f, 0x62, 0x12, 1, 0xff])])
       expect(referencesOf({ payload: { bytes, hash: '' } }).size).to.equal(0);

@@ -1,4 +1,4 @@
-import type { Transaction } from '../../model/transaction.ts';
+import type { Selector, Transaction } from '../../model/transaction.ts';
 import type { Identity } from '../variant-set.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import {
@@ -181,14 +181,15 @@ export function namesAnswered(
 ): readonly UpstreamSubscription[] {
   const names = matching.filter(({ kind }) => kind === 'name');
   if (names.length < 2) return names;
-  const isForEarlier = ({ selector, requestNumber }: UpstreamSubscription): boolean =>
-    names.some(
-      (earlier) =>
-        earlier.selector === selector &&
-        earlier.requestNumber > 0 &&
-        (earlier.requestNumber < requestNumber || requestNumber === 0) &&
-        !(isRepeated && earlier.resolvedOnThisStream),
-    );
+  // Of thousands of locators of one name: each is looked at once.
+  const earliest = new Map<Selector, number>();
+  for (const { selector, requestNumber, resolvedOnThisStream } of names)
+    if (requestNumber > 0 && !(isRepeated && resolvedOnThisStream))
+      earliest.set(selector, Math.min(requestNumber, earliest.get(selector) ?? requestNumber));
+  const isForEarlier = ({ selector, requestNumber }: UpstreamSubscription): boolean => {
+    const first = earliest.get(selector);
+    return first !== undefined && (requestNumber === 0 || first < requestNumber);
+  };
   return names.filter((one) => one.anyResponseAnswers || one.resolvedOnThisStream || !isForEarlier(one));
 }
 

@@ -17,6 +17,7 @@ import {
   UpstreamSubscriptions,
   waitingCollections,
 } from '../../../src/upstream/ads/upstream-subscriptions.ts';
+import { cpuSeconds } from '../../support/cpu.ts';
 import { put, type, when } from '../../support/in-memory-relay.ts';
 
 const eds = type('eds');
@@ -438,6 +439,19 @@ describe('which subscriptions a response answers', () => {
         expect(positions(list, namesAnswered(list, repeated))).to.deep.equal(expected);
       });
     }
+    it('of thousands of locators of one name each is looked at once', () => {
+      const { list } = waiting(
+        Array.from({ length: 20_000 }, (_, at) => ({
+          selector: 'a',
+          parameters: { env: `${at}` },
+          request: at + 1,
+        })),
+        true,
+      );
+      const before = cpuSeconds();
+      expect(namesAnswered(list, false)).to.have.length(1);
+      expect(cpuSeconds() - before).to.be.below(0.5);
+    });
   });
 
   it('delta, a removed name: the locators of the oldest request that waits', () => {
