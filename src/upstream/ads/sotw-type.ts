@@ -264,8 +264,9 @@ export class SotwType extends SubscribedType {
       notFound
         .get(name)
         ?.some(({ constraints: of }) => of.key === key || originalOf(rules.stamp, of).key === '') === true;
+    const lacking = new VariantSet(missing);
     const gone = missing
-      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors))
+      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors, lacking))
       .filter((identity) => isNotFound(identity) || !this.#hasLastingError(identity));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
@@ -379,11 +380,36 @@ export class SotwType extends SubscribedType {
     return [name, ...aliases].every((one) => this.subscriptions.named(one).length === 0);
   }
 
+  /**
+   * A full state has another variant of its name for all parameters that it was for: an error beside that is none about
+   * it, and both would be served (protocol §3.9).
+   */
+  #isReplaced({ name, constraints }: Identity, lacking: VariantSet): boolean {
+    if (!this.#isFull) return false;
+    const others = this.acked.of(name).filter((one) => one.confirmed && !lacking.has(one));
+    if (others.length === 0) return false;
+    const aliases = this.acked.get(name, constraints.key)?.aliases ?? [];
+    const parameters = this.subscriptions
+      .matching(name, aliases, constraints)
+      .flatMap(({ interests }) => [...interests.values()].map((interest) => interest.parameters))
+      .filter((one) => constraints.matches(one));
+    return (
+      parameters.length > 0 && parameters.every((own) => others.some((one) => one.constraints.matches(own)))
+    );
+  }
+
   /** Whether it may be there although this response does not have it. */
-  #mayStillExist({ name, constraints }: Identity, namesWithErrors: ReadonlySet<ResourceName>): boolean {
+  #mayStillExist(
+    { name, constraints }: Identity,
+    namesWithErrors: ReadonlySet<ResourceName>,
+    lacking: VariantSet,
+  ): boolean {
     const glob = parentGlob(name);
-    if (namesWithErrors.has(name) || namesWithErrors.has(WILDCARD)) return true;
-    if (glob !== undefined && namesWithErrors.has(glob)) return true;
+    const hasFailed =
+      namesWithErrors.has(name) ||
+      namesWithErrors.has(WILDCARD) ||
+      (glob !== undefined && namesWithErrors.has(glob));
+    if (hasFailed && !this.#isReplaced({ name, constraints }, lacking)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet. Where names are updated by themselves, the response may be older than the glob.
     const known = this.acked.get(name, constraints.key);
