@@ -643,8 +643,9 @@ export class SimulatedRollout {
         (one) => !isInWaves(one) && this.#classOf(one) === this.#classOf(node),
       );
       if (others.length > 0) return others.some((one) => well.has(one));
-      // Nobody of the class is left: they are compared with themselves. What is usual then is forgotten with their stream of reports.
-      const usual = before(node).filter(({ stream }) => saidLater.has(stream));
+      // Nobody of the class is left: they are compared with themselves. What is usual then is forgotten with their stream of
+      // reports. While they have something that is judged or frozen, nothing that they report is usual (ADR 161).
+      const usual = before(node).filter(({ stream, isUsual }) => isUsual && saidLater.has(stream));
       return usual.length >= 5 && usual.every(({ fails }) => !fails);
     });
     if (failing.length > 0) tally.count('failing canaries at a release');
