@@ -157,6 +157,8 @@ export class Core {
   #inForce: ReturnType<typeof madeOf>;
   readonly #sessionShares: SessionShares;
   #isDraining = false;
+  /** Clients are sent elsewhere, or will be. */
+  isLeaving = false;
 
   constructor(
     config: Config,
@@ -252,7 +254,10 @@ export class Core {
         const upstream = claimant(this.config.upstreams, type, selector);
         if (upstream?.kind !== 'ads' || upstream.protocol !== 'SOTW') return false;
         // Clients of an outage come back, and those of a relay that drains have not left what it saves.
-        return !this.#isDraining && this.staleness.sinceOf(upstream.name) === undefined;
+        const { name } = upstream;
+        return (
+          !this.isLeaving && this.staleness.sinceOf(this.relay.servedBy(type, selector) ?? name) === undefined
+        );
       },
       downstream: {
         events: this.#streamMetrics,

@@ -373,6 +373,7 @@ export class Distributary {
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */
   async drain(): Promise<void> {
     this.#leaving = true;
+    this.#core.isLeaving = true;
     this.#core.changed();
     await setTimeout(this.#config.drainDelayMs);
     this.#core.beginDrain();

@@ -99,6 +99,11 @@ export class CachedResource {
     this.#bindings?.set(parameters, variant.constraints.key);
   }
 
+  /** Whether there is a choice for these parameters, or was one until variants have gone. */
+  isBound(parameters: Parameters): boolean {
+    return this.#bindings?.has(parameters) === true;
+  }
+
   /** Nobody has these parameters any more. */
   unbind(parameters: Parameters): void {
     this.#bindings?.delete(parameters);

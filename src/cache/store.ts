@@ -492,7 +492,7 @@ function dropContentOf(
       dropped(name);
     }
     // Clients can send any parameters: the choices made for them end with them.
-    if (cached.ambiguousCount > 0 && !table.interests.sees(name, parameters)) {
+    if (cached.isBound(parameters) && !table.interests.sees(name, parameters)) {
       cached.unbind(parameters);
       dropped(name);
     }

@@ -252,7 +252,8 @@ export class TypeTable {
   hasVariant({ selector, parameters }: Interest, column: Column): boolean {
     const isWildcard = selector === WILDCARD;
     return this.namesOf(selector, column).some((name) => {
-      const matches = this.resource(name, column)?.variants.match(parameters) ?? [];
+      const matches =
+        this.resource(name, column)?.variants.match(parameters, isWildcard ? undefined : 1) ?? [];
       return matches.some((entry) => !isWildcard || isHeldByWildcard(entry));
     });
   }

@@ -318,14 +318,23 @@ export type Expression =
   /** Poisoned: there is an unknown kind somewhere in it. Only ever a whole expression, never a part of one. */
   | { readonly kind: 'never' };
 
-/** Whether no parameters match both, as far as single parts show it. False: some may. */
+/** So many pairs of parts are compared, in some milliseconds. */
+const mostPairs = 100_000;
+
+/** Whether no parameters match both, as far as single parts show it, and so do few enough of them. False: some may. */
 export function areDisjoint(a: Expression, b: Expression): boolean {
+  if (widthOf(a) * widthOf(b) > mostPairs) return false;
   if (a.kind === 'or') return a.of.every((part) => areDisjoint(part, b));
   if (b.kind === 'or') return areDisjoint(b, a);
   const parts = partsOf(a);
   if (parts !== undefined) return parts.some((part) => areDisjoint(part, b));
   if (partsOf(b) !== undefined) return areDisjoint(b, a);
   return contradicts(a, b) || contradicts(b, a);
+}
+
+function widthOf(one: Expression): number {
+  if (one.kind === 'not') return widthOf(one.of);
+  return one.kind === 'or' || one.kind === 'and' ? one.of.length : 1;
 }
 
 /** All of which must match; undefined: it has no such parts. */

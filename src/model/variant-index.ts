@@ -38,8 +38,7 @@ export class VariantIndex<T extends Constrained> {
     if (held === undefined) return undefined;
     if (held instanceof Several) {
       const removed = held.delete(key);
-      const [last] = held.byKey.values();
-      if (held.byKey.size === 1) this.#held = last;
+      if (held.byKey.size === 1) [this.#held] = held.byKey.values();
       return removed;
     }
     if (held.constraints.key !== key) return undefined;
@@ -166,9 +165,9 @@ class RequiredIndex<T extends Constrained> {
     // By whichever there are fewer of: keys that variants require, or parameters.
     if (this.#byRequired.size <= parameters.entries.size) {
       for (const key of this.#byRequired.keys())
-        this.#find(key, parameters.entries.get(key), parameters, found);
+        this.#find(key, parameters.entries.get(key), parameters, found, most);
     } else {
-      for (const [key, value] of parameters.entries) this.#find(key, value, parameters, found);
+      for (const [key, value] of parameters.entries) this.#find(key, value, parameters, found, most);
     }
     for (const variant of this.#rest) {
       if (found.length >= most) break;
@@ -177,9 +176,10 @@ class RequiredIndex<T extends Constrained> {
     return found.length > 1 ? found.toSorted(byCanonicalKey) : found;
   }
 
-  #find(key: string, value: string | undefined, parameters: Parameters, found: T[]): void {
+  #find(key: string, value: string | undefined, parameters: Parameters, found: T[], most: number): void {
     if (value === undefined) return;
     for (const variant of this.#byRequired.get(key)?.get(value) ?? []) {
+      if (found.length >= most) return;
       if (variant.constraints.matches(parameters)) found.push(variant);
     }
   }

@@ -331,13 +331,14 @@ function byHolder(variants: readonly HeldVariant[]): ReadonlyMap<string, readonl
   return all;
 }
 
-/** Of thousands of variants that a client may have had, so many tell what it had. */
+/** Of thousands of variants that a client may have had, so many of those with the most endpoints tell what it had. */
 const mostFormer = 100;
 
 /** Those of a name in one column, as they are now. */
 class Variants {
   readonly all: readonly HeldVariant[];
   #byKey: ReadonlyMap<ConstraintsKey, HeldVariant> | undefined;
+  #sorted: readonly HeldVariant[] | undefined;
 
   constructor(all: readonly HeldVariant[]) {
     this.all = all;
@@ -360,20 +361,30 @@ class Variants {
     const own = this.#held(constraints.key);
     if (own !== undefined) return [own];
     const former: HeldVariant[] = [];
-    for (const { variant, holders: all } of this.all) {
-      if (former.length >= mostFormer) break;
+    const left = new Set(holders.map((one) => one.key));
+    for (const { variant, holders: all } of this.#largestFirst) {
+      if (former.length >= mostFormer && left.size === 0) break;
+      if (haveOtherPairs(variant.constraints, constraints)) continue;
       const both = all.filter((holder) => holders.some((other) => other.key === holder.key));
-      if (both.length === 0 || areApart(variant.constraints, constraints)) continue;
+      if (both.length === 0 || areDisjoint(variant.constraints.expression, constraints.expression)) continue;
+      for (const { key } of both) left.delete(key);
       former.push({ variant, holders: both });
     }
     return former;
   }
+
+  /** The first of a holder is the most that it has. */
+  get #largestFirst(): readonly HeldVariant[] {
+    this.#sorted ??= this.all.length <= mostFormer ? this.all : this.all.toSorted(byEndpoints);
+    return this.#sorted;
+  }
 }
 
-/** No client has both. */
-const areApart = (a: Constraints, b: Constraints): boolean =>
-  (a.required?.key === b.required?.key && a.required?.value !== b.required?.value) ||
-  areDisjoint(a.expression, b.expression);
+const byEndpoints = (a: HeldVariant, b: HeldVariant): number => countIn(b.variant) - countIn(a.variant);
+
+/** Each requires another value of one parameter. */
+const haveOtherPairs = ({ required: a }: Constraints, { required: b }: Constraints): boolean =>
+  a?.key === b?.key && a?.value !== b?.value;
 
 /** Of one session. */
 function lossObjections(

@@ -71,8 +71,7 @@ export class VariantSet<Variant extends Identity = Identity> {
     const known = this.#byName.get(name);
     if (known instanceof Map) {
       if (!known.delete(key)) return;
-      const [last] = known.values();
-      if (known.size === 1 && last !== undefined) this.#byName.set(name, last);
+      if (known.size === 1) for (const last of known.values()) this.#byName.set(name, last);
     } else if (known?.constraints.key !== key) return;
     else this.#byName.delete(name);
     this.#size--;

@@ -46,6 +46,14 @@ describe('variant index', () => {
     expect(index.size).to.equal(0);
   });
 
+  it('looks at no more than it is asked for', () => {
+    const index = new VariantIndex<Held>();
+    for (let at = 0; at < 100; at++)
+      index.add(held(and(equal('env', 'prod'), not(equal('k', String(at)))), String(at)));
+    expect(index.match(prod)).to.have.length(100);
+    expect(index.match(prod, 2)).to.have.length(2);
+  });
+
   it('replaces the variant of the same canonical key', () => {
     const index = new VariantIndex<Held>();
     const first = held(and(exists('a'), equal('env', 'prod')), 'first');

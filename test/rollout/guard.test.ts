@@ -478,6 +478,19 @@ describe('the guard: how much of a gated type changes', () => {
     expect(world.look()).to.match(/^2 of 2 cds would change at once/);
   });
 
+  it('of many variants that clients may have had, those with the most endpoints count', () => {
+    const world = new World({ maxLostEndpointsPercent: 50 });
+    world.subscribes(eds, ['a']);
+    const shard = (at: number): Put =>
+      assignment('a', at < 100 ? 1 : 20, '', compiled(not(is('shard', String(at).padStart(3, '0')))));
+    world.says(
+      eds,
+      Array.from({ length: 150 }, (_, at) => shard(at)),
+    );
+    world.says(eds, [assignment('a', 1)]);
+    expect(world.look()).to.match(/^eds a: 20 endpoints became 1 /);
+  });
+
   it('thousands of variants of one assignment without endpoints are read once, and not for each of them', () => {
     const reads = (count: number): number => {
       const world = new World();

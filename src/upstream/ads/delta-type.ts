@@ -279,7 +279,8 @@ export class DeltaType extends SubscribedType {
     const { subscriptions, acked } = this;
     const puts: Put[] = [];
     const heartbeats: Heartbeat[] = [];
-    const answered: UpstreamSubscription[] = [];
+    // Thousands of variants of one name may answer the same.
+    const answered = new Set<UpstreamSubscription>();
     this.#justAnswered.clear();
     for (const put of all) {
       const { name, constraints, aliases, ttlMilliseconds, version, payload } = put;
@@ -302,7 +303,7 @@ export class DeltaType extends SubscribedType {
       const matching = subscriptions.matching(name, aliases, constraints);
       if (!isHeartbeat) this.#endErrors(matching);
       for (const subscription of namesAnswered(matching, repeated)) {
-        answered.push(subscription);
+        answered.add(subscription);
         if (!subscription.resolvedOnThisStream) this.#justAnswered.add(subscription);
         this.resolve(subscription);
       }

@@ -1,4 +1,5 @@
 import type { ResourceName } from '../../model/brand.ts';
+import { getOrMake } from '../../model/maps.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
 import {
@@ -15,7 +16,7 @@ import type { OutgoingRequest, OutgoingSotw } from '../../wire/request-writer.ts
 import type { Locator } from '../../wire/requests.ts';
 import type { ByteRanges, IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
-import type { AckedResources } from './acked-resources.ts';
+import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
 import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
@@ -264,9 +265,9 @@ export class SotwType extends SubscribedType {
       notFound
         .get(name)
         ?.some(({ constraints: of }) => of.key === key || originalOf(rules.stamp, of).key === '') === true;
-    const lacking = new VariantSet(missing);
+    const present = fullState && namesWithErrors.size > 0 ? this.#presentOf(missing) : undefined;
     const gone = missing
-      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors, lacking))
+      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors, present))
       .filter((identity) => isNotFound(identity) || !this.#hasLastingError(identity));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
@@ -380,13 +381,20 @@ export class SotwType extends SubscribedType {
     return [name, ...aliases].every((one) => this.subscriptions.named(one).length === 0);
   }
 
+  /** What a full state has of a name, asked for once: thousands of variants of it may be missing. */
+  #presentOf(missing: readonly Identity[]): PresentOf {
+    const lacking = new VariantSet(missing);
+    const known = new Map<ResourceName, readonly AckedVariant[]>();
+    const isPresent = (one: AckedVariant): boolean => one.confirmed && !lacking.has(one);
+    return (of) => getOrMake(known, of, () => this.acked.of(of).filter(isPresent));
+  }
+
   /**
    * A full state has another variant of its name for all parameters that it was for: an error beside that is none about
    * it, and both would be served (protocol §3.9).
    */
-  #isReplaced({ name, constraints }: Identity, lacking: VariantSet): boolean {
-    if (!this.#isFull) return false;
-    const others = this.acked.of(name).filter((one) => one.confirmed && !lacking.has(one));
+  #isReplaced({ name, constraints }: Identity, presentOf: PresentOf): boolean {
+    const others = presentOf(name);
     if (others.length === 0) return false;
     const aliases = this.acked.get(name, constraints.key)?.aliases ?? [];
     const parameters = this.subscriptions
@@ -402,14 +410,16 @@ export class SotwType extends SubscribedType {
   #mayStillExist(
     { name, constraints }: Identity,
     namesWithErrors: ReadonlySet<ResourceName>,
-    lacking: VariantSet,
+    presentOf: PresentOf | undefined,
   ): boolean {
     const glob = parentGlob(name);
     const hasFailed =
       namesWithErrors.has(name) ||
       namesWithErrors.has(WILDCARD) ||
       (glob !== undefined && namesWithErrors.has(glob));
-    if (hasFailed && !this.#isReplaced({ name, constraints }, lacking)) return true;
+    const isReplaced =
+      presentOf !== undefined && hasFailed && this.#isReplaced({ name, constraints }, presentOf);
+    if (hasFailed && !isReplaced) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet. Where names are updated by themselves, the response may be older than the glob.
     const known = this.acked.get(name, constraints.key);
@@ -430,6 +440,8 @@ export class SotwType extends SubscribedType {
     return !matching.some((one) => this.acked.isGone(known, one));
   }
 }
+
+type PresentOf = (name: ResourceName) => readonly AckedVariant[];
 
 /** What a SotW response says: all of it judged, nothing of it done yet. */
 interface SotwReading {
