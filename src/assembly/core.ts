@@ -1,6 +1,7 @@
 import type { Socket } from 'node:net';
 import type { Journal } from '../cache/type-table.ts';
 import type { Config } from '../config/config.ts';
+import { noPlace } from '../downstream/admission.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Recorder } from '../history/recorder.ts';
 import { type StatusScopes, statusScopes } from '../inspect/csds.ts';
@@ -429,11 +430,14 @@ export class Core {
     return this.streams + this.siblings.size;
   }
 
-  /** Processes took more than the limit at the same time: this one keeps so many. Those of load reports stay. */
+  /** Processes took more than the limit at the same time: this one keeps so many, first those that serve clients. */
   keepOldestStreams(count: number): void {
-    const ofSiblings = Math.min(this.siblings.size, Math.max(0, count - this.streams));
-    this.siblings.keepOldest(ofSiblings);
-    this.relay.server.keepOldest(Math.max(0, count - this.loadReports.size - ofSiblings));
+    const { server } = this.relay;
+    const ofClients = Math.min(server.size, count);
+    const ofReports = Math.min(this.loadReports.size, count - ofClients);
+    server.keepOldest(ofClients);
+    this.loadReports.keepOldest(ofReports, noPlace);
+    this.siblings.keepOldest(Math.min(this.siblings.size, count - ofClients - ofReports));
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */

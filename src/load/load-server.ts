@@ -155,6 +155,11 @@ export class LoadServer {
     for (const stream of [...this.#streams]) stream.chooseAgain();
   }
 
+  /** Ends the newest streams: there are only so many places. */
+  keepOldest(count: number, refusal: Refusal): void {
+    for (const stream of [...this.#streams].slice(count)) stream.failFor(refusal);
+  }
+
   /** Sends what is left to be sent. */
   async drain(): Promise<void> {
     for (const stream of [...this.#streams]) {
@@ -344,6 +349,10 @@ class ClientReports implements StreamHandler {
     // It may be allowed to know others now.
     this.#heard = [];
     this.choose();
+  }
+
+  failFor(refusal: Refusal): void {
+    this.#fail(refusal);
   }
 
   failIfOverdue(): void {

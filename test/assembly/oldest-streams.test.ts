@@ -34,7 +34,7 @@ class Stream implements ServerStream {
 }
 
 describe('streams that workers took beyond limits.max_streams', () => {
-  it('end, the newest first, also where others of them report load', () => {
+  it('end, the newest first, and before those that serve clients those that report load', () => {
     const text = 'upstreams: [{ name: a, ads: { endpoints: ["cp:1"] }, load_reports: AGGREGATE }]';
     const config = parseConfig(text, 'configuration', {});
     if (!config.ok) throw new Error(JSON.stringify(config.error));
@@ -47,9 +47,17 @@ describe('streams that workers took beyond limits.max_streams', () => {
     for (const stream of xds) core.relay.server.accept(stream, route);
     for (const stream of reports) core.acceptReports(stream);
     expect(core.streams).to.equal(5);
+    const open = () => [xds, reports].map((all) => all.map(({ status }) => status === undefined));
     core.keepOldestStreams(4);
-    expect(xds.map(({ status }) => status === undefined)).to.deep.equal([true, true, false]);
-    core.keepOldestStreams(1);
-    expect(core.streams, 'those of load reports stay').to.equal(2);
+    expect(open()).to.deep.equal([
+      [true, true, true],
+      [true, false],
+    ]);
+    core.keepOldestStreams(2);
+    expect(open()).to.deep.equal([
+      [true, true, false],
+      [false, false],
+    ]);
+    expect(core.streams).to.equal(2);
   });
 });
