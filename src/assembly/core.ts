@@ -362,6 +362,7 @@ export class Core {
   }
 
   beginDrain(): void {
+    this.isLeaving = true;
     this.#isDraining = true;
     this.rollout.stop();
     this.notifications.stop();

@@ -1,6 +1,7 @@
 import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
 import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
+import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 
@@ -322,19 +323,25 @@ export type Expression =
 const mostPairs = 100_000;
 
 /** Whether no parameters match both, as far as single parts show it, and so do few enough of them. False: some may. */
-export function areDisjoint(a: Expression, b: Expression): boolean {
-  if (widthOf(a) * widthOf(b) > mostPairs) return false;
-  if (a.kind === 'or') return a.of.every((part) => areDisjoint(part, b));
-  if (b.kind === 'or') return areDisjoint(b, a);
+export const areDisjoint = (a: Expression, b: Expression): boolean =>
+  getOrMake(sizes, a, sizeOf) * getOrMake(sizes, b, sizeOf) <= mostPairs && areApart(a, b);
+
+function areApart(a: Expression, b: Expression): boolean {
+  if (a.kind === 'or') return a.of.every((part) => areApart(part, b));
+  if (b.kind === 'or') return areApart(b, a);
   const parts = partsOf(a);
-  if (parts !== undefined) return parts.some((part) => areDisjoint(part, b));
-  if (partsOf(b) !== undefined) return areDisjoint(b, a);
+  if (parts !== undefined) return parts.some((part) => areApart(part, b));
+  if (partsOf(b) !== undefined) return areApart(b, a);
   return contradicts(a, b) || contradicts(b, a);
 }
 
-function widthOf(one: Expression): number {
-  if (one.kind === 'not') return widthOf(one.of);
-  return one.kind === 'or' || one.kind === 'and' ? one.of.length : 1;
+const sizes = new WeakMap<Expression, number>();
+
+/** Its parts, and theirs. */
+function sizeOf(one: Expression): number {
+  if (one.kind === 'not') return sizeOf(one.of);
+  if (one.kind !== 'or' && one.kind !== 'and') return 1;
+  return one.of.reduce((sum, part) => sum + sizeOf(part), 1);
 }
 
 /** All of which must match; undefined: it has no such parts. */

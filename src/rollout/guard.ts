@@ -361,11 +361,13 @@ class Variants {
     const own = this.#held(constraints.key);
     if (own !== undefined) return [own];
     const former: HeldVariant[] = [];
-    const left = new Set(holders.map((one) => one.key));
+    const asked = new Set(holders.map((one) => one.key));
+    const left = new Set(asked);
     for (const { variant, holders: all } of this.#largestFirst) {
-      if (former.length >= mostFormer && left.size === 0) break;
+      const wanted = former.length < mostFormer ? asked : left;
+      if (wanted.size === 0) break;
       if (haveOtherPairs(variant.constraints, constraints)) continue;
-      const both = all.filter((holder) => holders.some((other) => other.key === holder.key));
+      const both = all.filter(({ key }) => wanted.has(key));
       if (both.length === 0 || areDisjoint(variant.constraints.expression, constraints.expression)) continue;
       for (const { key } of both) left.delete(key);
       former.push({ variant, holders: both });

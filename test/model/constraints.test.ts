@@ -62,6 +62,11 @@ describe('constraints: whether two can match the same parameters', () => {
     expect(areDisjoint(values('k', 0, 100), values('k', 1000, 100))).to.equal(true);
     const before = cpuSeconds();
     expect(areDisjoint(values('k', 0, 20_000), values('k', 50_000, 20_000))).to.equal(false);
+    const nested = (from: number): Expression => ({
+      kind: 'or',
+      of: Array.from({ length: 200 }, (_, at) => ({ kind: 'and', of: [values('k', from + 200 * at, 200)] })),
+    });
+    expect(areDisjoint(nested(0), nested(100_000))).to.equal(false);
     expect(cpuSeconds() - before).to.be.below(1.5);
   });
 
