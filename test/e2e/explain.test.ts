@@ -361,7 +361,7 @@ describe('explain', () => {
     }
     expect([...seen]).to.deep.equal(['+shop some N']);
     expect(await relay.metric('ambiguous_matches_total', 'type="eds"')).to.equal(1);
-    const logged = await relay.says(/several variants/);
+    const logged = await relay.says(/^several variants/);
     expect(logged).to.have.length(1);
     expect(JSON.stringify(logged[0])).to.include('"env":"prod"').and.to.include('eds shop');
 
