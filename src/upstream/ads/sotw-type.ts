@@ -265,7 +265,7 @@ export class SotwType extends SubscribedType {
       notFound
         .get(name)
         ?.some(({ constraints: of }) => of.key === key || originalOf(rules.stamp, of).key === '') === true;
-    const present = fullState && namesWithErrors.size > 0 ? this.#presentOf(missing) : undefined;
+    const present = this.#presentOf(missing);
     const gone = missing
       .filter((identity) => !this.#mayStillExist(identity, namesWithErrors, present))
       .filter((identity) => isNotFound(identity) || !this.#hasLastingError(identity));
@@ -383,9 +383,12 @@ export class SotwType extends SubscribedType {
 
   /** What a full state has of a name, asked for once: thousands of variants of it may be missing. */
   #presentOf(missing: readonly Identity[]): PresentOf {
-    const lacking = new VariantSet(missing);
+    let lacking: VariantSet | undefined;
     const known = new Map<ResourceName, readonly AckedVariant[]>();
-    const isPresent = (one: AckedVariant): boolean => one.confirmed && !lacking.has(one);
+    const isPresent = (one: AckedVariant): boolean => {
+      lacking ??= new VariantSet(missing);
+      return one.confirmed && !lacking.has(one);
+    };
     return (of) => getOrMake(known, of, () => this.acked.of(of).filter(isPresent));
   }
 
@@ -394,7 +397,7 @@ export class SotwType extends SubscribedType {
    * it, and both would be served (protocol §3.9).
    */
   #isReplaced({ name, constraints }: Identity, presentOf: PresentOf): boolean {
-    const others = presentOf(name);
+    const others = this.#isFull ? presentOf(name) : [];
     if (others.length === 0) return false;
     const aliases = this.acked.get(name, constraints.key)?.aliases ?? [];
     const parameters = this.subscriptions
@@ -410,16 +413,14 @@ export class SotwType extends SubscribedType {
   #mayStillExist(
     { name, constraints }: Identity,
     namesWithErrors: ReadonlySet<ResourceName>,
-    presentOf: PresentOf | undefined,
+    presentOf: PresentOf,
   ): boolean {
     const glob = parentGlob(name);
     const hasFailed =
       namesWithErrors.has(name) ||
       namesWithErrors.has(WILDCARD) ||
       (glob !== undefined && namesWithErrors.has(glob));
-    const isReplaced =
-      presentOf !== undefined && hasFailed && this.#isReplaced({ name, constraints }, presentOf);
-    if (hasFailed && !isReplaced) return true;
+    if (hasFailed && !this.#isReplaced({ name, constraints }, presentOf)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet. Where names are updated by themselves, the response may be older than the glob.
     const known = this.acked.get(name, constraints.key);
