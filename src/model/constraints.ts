@@ -33,7 +33,7 @@ function constraints(expression: Expression, bytes: Uint8Array): Constraints {
 const interned = new Map<string, WeakRef<Constraints>>();
 
 /** Of one resource: tens of thousands of values. They are read, compiled and matched in one turn. */
-const mostBytes = 1024 * 1024;
+const mostBytes = 2 * 1024 * 1024;
 const forget = new FinalizationRegistry<string>((bytes) => {
   if (interned.get(bytes)?.deref() === undefined) interned.delete(bytes);
 });
@@ -42,7 +42,7 @@ const forget = new FinalizationRegistry<string>((bytes) => {
  * Reads an encoded DynamicParameterConstraints, which may be a view into a larger buffer. Equal bytes give the same
  * object, as a few constraints serve many resources. The error says what breaks the transport contract and deserves
  * a NACK: malformed bytes, a SingleConstraint that constrains nothing, more than `maxDepth` expressions inside
- * each other, or more than 1 MiB.
+ * each other, or more than 2 MiB.
  */
 export function parseConstraints(bytes: Uint8Array, maxDepth: number): Result<Constraints> {
   if (bytes.length === 0) return ok(UNCONSTRAINED);

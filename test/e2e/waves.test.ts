@@ -159,7 +159,11 @@ for (const workers of cases(0, 2)) {
       await world.reaches('CANARY 2/3');
       await operate(world.relay, 'Promote');
       for (const name of ['a', 'b']) await world.have('canary test prod', '2', name);
+      const { pending_revision: before } = await rolloutOf(world.relay);
       world.plane.set('cds', { a: '3', b: '2' });
+      await eventually(async () =>
+        expect((await rolloutOf(world.relay)).pending_revision).to.be.above(before),
+      );
       await always(() => {
         expect(world.having('3')).to.equal('');
       }, 500);

@@ -185,9 +185,9 @@ describe('constraints: the wire', () => {
     expect(deepest.matches(NO_PARAMETERS)).to.equal(false);
   });
 
-  it('§5 more than 1 MiB is refused, but for what was read before', () => {
-    const long = field(1, Buffer.concat([field(1, 'a'), field(2, 'x'.repeat(1024 * 1024))]));
-    expect(reason(long)).to.match(/^constraints: 10\d{5} bytes; at most 1048576 are read$/);
+  it('§5 more than 2 MiB is refused, but for what was read before', () => {
+    const long = field(1, Buffer.concat([field(1, 'a'), field(2, 'x'.repeat(2 * 1024 * 1024))]));
+    expect(reason(long)).to.match(/^constraints: 20\d{5} bytes; at most 2097152 are read$/);
     expect(parseConstraints(long, maxStampedDepth).ok).to.equal(true);
   });
 
