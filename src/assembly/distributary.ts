@@ -68,7 +68,6 @@ export class Distributary {
   #serving: ClientServing | undefined;
   /** For operators. */
   readonly #listeners: { readonly name: string; readonly listener: HttpListener }[] = [];
-  #leaving = false;
   readonly #startedAt = Date.now();
   #configuredAt = this.#startedAt;
   /** Undefined: the last new version of the configuration was taken. */
@@ -148,11 +147,11 @@ export class Distributary {
       isPersisted: (type) => this.#persistence?.keeps(type) === true,
       gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
       version: dependencies.version,
-      notReadyReason: () => (this.#leaving ? 'draining' : this.#serving?.notReadyReason()),
+      notReadyReason: () => (this.#core.isLeaving ? 'draining' : this.#serving?.notReadyReason()),
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
-      found: problemLog(dependencies.log, systemClock, this.#startedAt, () => this.#leaving),
+      found: problemLog(dependencies.log, systemClock, this.#startedAt, () => this.#core.isLeaving),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
@@ -231,7 +230,7 @@ export class Distributary {
    */
   reload(read: Config): Result<undefined> {
     // It would start upstreams again.
-    if (this.#leaving) return fail('the relay is draining');
+    if (this.#core.isLeaving) return fail('the relay is draining');
     const { log, metrics, rollout } = this.#core;
     const config = inForce(this.#started, read);
     const { pending } = this.#core.relay.store.held;
@@ -372,7 +371,6 @@ export class Distributary {
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */
   async drain(): Promise<void> {
-    this.#leaving = true;
     this.#core.isLeaving = true;
     this.#core.changed();
     await setTimeout(this.#config.drainDelayMs);

@@ -57,8 +57,8 @@ export class CachedResource {
    * what is ambiguous is recorded.
    */
   #bindings: Map<Parameters, ConstraintsKey> | undefined;
-  /** Variants have gone since: some of the bindings may be of one that is not there, or have no choice any more. */
-  #isLooser = false;
+  /** Variants have gone since these were looked at: some may be of one that is not there, or have no choice any more. */
+  #hasLost = false;
 
   get empty(): boolean {
     return this.variants.size === 0 && this.resourceErrors === undefined;
@@ -81,8 +81,8 @@ export class CachedResource {
 
   /** A response may remove thousands of variants: what that leaves of the choices is looked at once, when it is asked for. */
   get bindings(): ReadonlyMap<Parameters, ConstraintsKey> | undefined {
-    if (this.#isLooser) {
-      this.#isLooser = false;
+    if (this.#hasLost) {
+      this.#hasLost = false;
       const left = this.#withChoice(this.#bindings ?? []);
       this.#bindings = left.size > 0 ? left : undefined;
     }
@@ -168,7 +168,7 @@ export class CachedResource {
 
   remove(entry: CacheEntry): void {
     this.variants.delete(entry.constraints.key);
-    this.#isLooser = this.#bindings !== undefined;
+    this.#hasLost = this.#bindings !== undefined;
   }
 
   #withChoice(bindings: Iterable<readonly [Parameters, ConstraintsKey]>): Map<Parameters, ConstraintsKey> {
