@@ -21,6 +21,8 @@ import { isJsonObject } from '../wire/json-fault.ts';
 export const maxAnswerBytes = 8 << 20;
 /** Written at once: the next ones when the client has taken these. */
 const chunkBytes = 64 << 10;
+/** Left for what is known only after the list: a page token has the name of a resource in it. */
+const lastBytes = 64 << 10;
 
 /**
  * The rows of a list, made when they are written; in batches where another process is asked for them. Undefined: no row,
@@ -159,15 +161,16 @@ function chunksOf<Desc extends DescMessage>(
   slices: TimeSlices,
 ): AsyncIterable<Uint8Array> {
   const { known, list: long, last } = answer;
-  const { lists, size } = listsOf(desc, answer);
-  let left = maxAnswerBytes - size;
+  const lists = listsOf(desc, answer);
+  let isTruncated = false;
+  const size = Buffer.byteLength(rest(known));
+  let left = maxAnswerBytes - lastBytes - size;
   if (left <= 0) {
-    const message = `without its lists the answer has ${size} bytes: the maximum is ${maxAnswerBytes}`;
+    const message = `without its lists the answer has ${size} bytes: the maximum is ${maxAnswerBytes - lastBytes}`;
     throw new ConnectError(message, Code.ResourceExhausted);
   }
   let parts: Uint8Array[] = [];
   let filled = 0;
-  let isTruncated = false;
   return chunks();
 
   async function* chunks(): AsyncIterable<Uint8Array> {
@@ -189,7 +192,7 @@ function chunksOf<Desc extends DescMessage>(
         more = budget.cut;
       } else if (budget.cut) isTruncated = true;
     }
-    push(ending(written, more, sep));
+    push(rest({ ...known, ...last(written, more) }, sep));
     yield take();
   }
 
@@ -202,12 +205,12 @@ function chunksOf<Desc extends DescMessage>(
   ): Promise<boolean> {
     for (let next = rows.next(); next.done !== true; next = rows.next()) {
       if (next.value !== undefined) {
-        const encoded = row(field.message, next.value, budget.left, budget.written === 0);
+        const encoded = row(field, next.value, budget.left, budget.written === 0);
         if (encoded === undefined) {
           budget.cut = true;
           return true;
         }
-        budget.left -= push(format.row(field, encoded, budget.written === 0));
+        budget.left -= push(encoded);
         budget.written++;
       }
       if (filled >= chunkBytes) return false;
@@ -217,20 +220,22 @@ function chunksOf<Desc extends DescMessage>(
   }
 
   /** Undefined: it does not fit. One that fits no answer is shown without its own lists. */
-  function row(of: DescMessage, message: Message, room: number, first: boolean): Encoded | undefined {
-    const whole = format.encode(of, message);
+  function row(field: List['field'], row: Message, room: number, first: boolean): Encoded | undefined {
+    const of = field.message;
+    const encoded = (message: Message) => format.row(field, format.encode(of, message), first);
+    const whole = encoded(row);
     if (Buffer.byteLength(whole) <= room) return whole;
     if (!first) return undefined;
     isTruncated = true;
-    const short = reflect(of, message);
-    for (const field of of.fields) if (field.fieldKind === 'list') short.clear(field);
-    const text = format.encode(of, message);
-    return Buffer.byteLength(text) <= room ? text : format.encode(of, create(of));
+    const short = reflect(of, row);
+    for (const own of of.fields) if (own.fieldKind === 'list') short.clear(own);
+    const text = encoded(row);
+    return Buffer.byteLength(text) <= room ? text : encoded(create(of));
   }
 
-  function ending(written: number, more: boolean, sep: boolean): Encoded {
+  function rest(fields: MessageInitShape<Desc>, sep = false): Encoded {
     const names = new Set<string>();
-    const message = reflect(desc, create(desc, { ...known, ...last(written, more) }));
+    const message = reflect(desc, create(desc, { ...fields }));
     for (const { field } of lists) {
       message.clear(field);
       names.add(field.name);
@@ -255,19 +260,13 @@ function chunksOf<Desc extends DescMessage>(
   }
 }
 
-/** The lists of an answer, and how much its other fields have before those are written. */
-function listsOf<Desc extends DescMessage>(given: Desc, { known, list: long }: Listed<Desc>) {
-  const desc: DescMessage = given;
-  // A copy: nobody else's lists are cleared.
-  const message = reflect(desc, create(given, { ...known }));
-  const lists: List[] = [];
-  for (const field of given.fields) {
-    if (field.fieldKind !== 'list' || field.listKind !== 'message') continue;
+function listsOf<Desc extends DescMessage>(desc: Desc, { known, list: long }: Listed<Desc>): List[] {
+  const message = reflect(desc, create(desc, { ...known }));
+  return desc.fields.flatMap((field) => {
+    if (field.fieldKind !== 'list' || field.listKind !== 'message') return [];
     const rows = [...message.get(field)].flatMap((row) => (isReflectMessage(row) ? [row.message] : []));
-    lists.push({ field, rows: field.localName === long.field ? long.rows : rows });
-    message.clear(field);
-  }
-  return { lists, size: toBinary(desc, message.message).length };
+    return [{ field, rows: field.localName === long.field ? long.rows : rows }];
+  });
 }
 
 const batches = (
