@@ -154,8 +154,8 @@ describe('bad input', () => {
       const response = client.one();
       expect(response.resources).to.have.length(100_000);
       const before = cpuSeconds();
-      for (let count = 0; count < 10; count++) client.ack('eds', response, names);
-      expect(cpuSeconds() - before).to.be.lessThan(10);
+      for (let count = 0; count < 3; count++) client.ack('eds', response, names);
+      expect(cpuSeconds() - before).to.be.lessThan(4);
       expect(client.received()).to.deep.equal([]);
       untouched();
     });

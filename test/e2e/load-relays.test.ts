@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { cases } from '../support/cases.ts';
+import { cases, longTest } from '../support/cases.ts';
 import { eventually } from './support/eventually.ts';
 import { LoadPlane, LoadReporter } from './support/load-plane.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -93,24 +93,27 @@ describe('a rollout judged by what relays below report', function () {
       ...more,
     });
 
-  for (const [variants, workers] of cases(['PER_PARAMETERS', 2] as const, ['NATIVE', 0] as const))
-    it(`${variants}, workers ${workers}: a bad change is found, and the good one after it is not held for what was said before`, async () => {
-      await using upper = await central('7s');
-      await using a = await below(upper, 'a', variants, { workers });
-      await using b = await below(upper, 'b', variants, { workers });
-      using fleet = new Fleet([a, b], 1);
-      await eventually(() => expect(fleet.with('1')).to.equal(2));
-      await eventually(async () => {
-        expect(await upper.metric('load_requests_total', 'outcome="success"')).to.be.above(2000);
-      });
-      plane.set('cds', { a: '2' });
-      const held = await reaches(upper, 'HELD');
-      expect(held.cause).to.equal('traffic');
-      expect([fleet.with('1'), fleet.with('2')]).to.deep.equal([1, 1]);
-      plane.set('cds', { a: '3' });
-      await eventually(() => expect(fleet.with('3')).to.equal(2));
-      await reaches(upper, 'IDLE');
-    });
+  for (const [variants, workers] of [['PER_PARAMETERS', 2] as const, ['NATIVE', 0] as const])
+    longTest(
+      `${variants}, workers ${workers}: a bad change is found, and the good one after it is not held for what was said before`,
+      async () => {
+        await using upper = await central('7s');
+        await using a = await below(upper, 'a', variants, { workers });
+        await using b = await below(upper, 'b', variants, { workers });
+        using fleet = new Fleet([a, b], 1);
+        await eventually(() => expect(fleet.with('1')).to.equal(2));
+        await eventually(async () => {
+          expect(await upper.metric('load_requests_total', 'outcome="success"')).to.be.above(2000);
+        });
+        plane.set('cds', { a: '2' });
+        const held = await reaches(upper, 'HELD');
+        expect(held.cause).to.equal('traffic');
+        expect([fleet.with('1'), fleet.with('2')]).to.deep.equal([1, 1]);
+        plane.set('cds', { a: '3' });
+        await eventually(() => expect(fleet.with('3')).to.equal(2));
+        await reaches(upper, 'IDLE');
+      },
+    );
 
   it('a relay that has a rollout of its own says nothing of the change before all of its clients have it', async () => {
     await using upper = await central('60s');

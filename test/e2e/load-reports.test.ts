@@ -24,7 +24,7 @@ const upstreamOf = (plane: LoadPlane, name = 'central', more: object = {}): obje
   ...more,
 });
 
-for (const workers of cases(2, 0)) {
+for (const workers of cases(0, 2)) {
   describe(`load reports: ${workers === 0 ? 'one process' : `${workers} workers`}`, () => {
     const parameters = [{ key: 'env', from: 'node.metadata.env' }];
 

@@ -249,7 +249,7 @@ function compare(seed: number): void {
 
 describe('a report that is read as the last one of its client', () => {
   it('property: the sums are those of the decoded reports, in whatever order, turns and shape they come', () => {
-    for (let seed = 0; seed < 150; seed++) {
+    for (let seed = 0; seed < 75; seed++) {
       try {
         compare(seed);
       } catch (cause) {

@@ -638,7 +638,7 @@ describe('sums of load reports', () => {
         }
         taken(sums);
       }),
-      { numRuns: 5000 },
+      { numRuns: 2500 },
     );
   });
 
@@ -710,7 +710,7 @@ describe('sums of load reports', () => {
         addNumbers(heard, numbersOf(taken(sums)).counters);
         expect(heard).to.deep.equal(counted);
       }),
-      { numRuns: 1000 },
+      { numRuns: 500 },
     );
   });
 

@@ -8,8 +8,20 @@ import {
   sumOf,
   type Tally,
 } from '../../src/rollout/traffic-verdict.ts';
+import { cases } from '../support/cases.ts';
 import { Random } from '../support/random.ts';
-import { partFoundBad } from '../support/traffic-fleet.ts';
+import { type Errors, partFoundBad } from '../support/traffic-fleet.ts';
+
+/** The last: of 1,000 fleets. */
+type FoundOften = readonly [
+  errors: Errors,
+  base: number,
+  released: number,
+  clients: number,
+  rise: number,
+  bound: number,
+  least: number,
+];
 
 const bounds = { maxErrorIncrease: 5, maxRequestDrop: 50, minRequests: 100 };
 
@@ -196,8 +208,7 @@ describe('a change judged by traffic', () => {
       expect(found(0, 0)).to.be.at.least(990);
     });
 
-    // The last one: of 1,000 fleets.
-    for (const [errors, base, released, clients, rise, bound, least] of [
+    for (const [errors, base, released, clients, rise, bound, least] of cases<FoundOften>(
       ['alike', 0, 1000, 1, 5, 2.5, 990],
       ['alike', 0.01, 1000, 1, 5, 2.5, 990],
       ['alike', 0.01, 9000, 10, 5, 2.5, 999],
@@ -206,17 +217,17 @@ describe('a change judged by traffic', () => {
       ['differing', 0.05, 9000, 1, 7, 5, 750],
       ['differing', 0.05, 9000, 10, 7, 5, 930],
       ['bursts', 0.05, 9000, 10, 7, 5, 940],
-    ] as const)
+    ))
       it(`${clients} with 1,000 requests of which ${base * 100} percent failed (${errors}), against ${released}: ${rise} points more are found`, () => {
         const settings = { base, canary: 1000, released, clients, errors, shape: 4 };
         expect(partFoundBad(1000, settings, rise / 100, bound) * 1000).to.be.at.least(least);
       });
 
-    for (const [base, clients] of [
+    for (const [base, clients] of cases<readonly [base: number, clients: number]>(
       [0.01, 1],
       [0.05, 1],
       [0.2, 4],
-    ] as const)
+    ))
       it(`errors that come in bursts, ${base * 100} percent at ${clients}: of 3,000 good changes fewer than 3 are found bad`, () => {
         const settings = { base, canary: 1000, released: 1000, clients, errors: 'bursts', shape: 1 } as const;
         expect(partFoundBad(3000, settings, 0, 5) * 3000).to.be.below(3);

@@ -9,3 +9,8 @@ export function cases<T>(first: T, ...others: readonly T[]): readonly T[] {
   if (extent === 'test') return [first];
   return extent === 'more' ? others : [first, ...others];
 }
+
+/** A test of `npm run test:more`, and of `npx mocha FILE`: it takes long, and others of its file see most faults. */
+export function longTest(title: string, run: Mocha.AsyncFunc): void {
+  if (extent !== 'test') it(title, run);
+}

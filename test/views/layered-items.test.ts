@@ -183,7 +183,7 @@ describe('a view of a wildcard and names, over the view of the wildcard', () => 
           for (const name of expected) expect(client.has.get(name)).to.contain(now[name]);
         }
       }),
-      { numRuns: 2000 },
+      { numRuns: 1000 },
     );
   });
 });
