@@ -2,6 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { longTest } from '../support/cases.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 import {
   contentOf,
@@ -142,7 +143,7 @@ describe('bad input', () => {
       ]);
     });
 
-    it('100,000 of them are served, and repeated for nothing', () => {
+    longTest('100,000 of them are served, and repeated for nothing', () => {
       const relay = new InMemoryRelay();
       const untouched = checkConsistency(relay);
       const client = relay.sotw();

@@ -96,7 +96,7 @@ describe('attacks on a rollout', () => {
   }
 
   for (const protocol of ['sotw', 'delta'] as const)
-    for (const workers of [0, 2]) {
+    for (const workers of cases(0, 2)) {
       const where = workers === 0 ? '' : `, ${workers} workers`;
       it(`${protocol}${where}: clients that unsubscribe what they reject with the same request: the next one is not shown it`, async () => {
         await using plane = await ModelPlane.start();

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { cases } from '../support/cases.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { type AdsStream, ControlPlane, type Request } from '../upstream/ads/control-plane.ts';
 import { contentOf as contentOfBody } from '../upstream/ads/responses.ts';
@@ -129,7 +130,7 @@ describe('a reload of the parameter rules', () => {
     });
   }
 
-  for (const workers of [0, 1])
+  for (const workers of cases(1, 0))
     it(`§5 a key more: what is subscribed by name is unknown until its own session is answered (workers: ${workers})`, async () => {
       const by = (...rules: readonly object[]) => ({ ...config(...rules), workers });
       await using relay = await RelayProcess.start(by(env));
@@ -238,7 +239,7 @@ describe('a reload of the parameter rules', () => {
     }
   });
 
-  for (const workers of [0, 1])
+  for (const workers of cases(1, 0))
     it(`§6.6 what nobody served is unknown once an upstream claims it, until that has answered (workers: ${workers})`, async () => {
       const second = await new Mirror().start();
       try {
@@ -282,7 +283,7 @@ describe('a reload of the parameter rules', () => {
       }
     });
 
-  for (const workers of [0, 1])
+  for (const workers of cases(1, 0))
     it(`§6.6 what one upstream claims no later one serves, whatever is reloaded (workers: ${workers})`, async () => {
       using first = new ResourceFiles();
       using second = new ResourceFiles();

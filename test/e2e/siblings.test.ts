@@ -9,6 +9,7 @@ import {
 import { ADS_SERVICE } from '../../src/model/types.ts';
 import { INTERESTS_TYPE } from '../../src/wire/between-relays.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { longTest } from '../support/cases.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { openCall, rawClient } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
@@ -172,7 +173,7 @@ describe('siblings, on the real process', () => {
     expect(status.details).to.include('limits.relay_peers');
   });
 
-  it('who reads what can be asked for is told changes only, and costs next to nothing', async () => {
+  longTest('who reads what can be asked for is told changes only, and costs next to nothing', async () => {
     const names = Array.from({ length: 27_000 }, (_, index) => `endpoint-${index}`);
     await using plane = await ModelPlane.start();
     plane.set('eds', Object.fromEntries([...names, 'late'].map((name) => [name, '1'])));

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { longTest } from '../support/cases.ts';
 import { slower, slowness } from '../support/cpu.ts';
 import { known } from './findings.ts';
 import { fuzzAll } from './fuzz-all.ts';
@@ -47,7 +48,7 @@ describe('the search for mangled input that does harm', () => {
     expect((await fuzz(subject, 0, 500)).findings[0]?.problem).to.contain('no UTF-8');
   });
 
-  it('finds a blocked event loop', async () => {
+  longTest('finds a blocked event loop', async () => {
     const subject: Subject = {
       name: 'spins',
       corpus,

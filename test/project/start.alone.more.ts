@@ -66,7 +66,7 @@ describe('the start of a relay over files, without clients', function () {
     writeFileSync(join(place, 'relay.json'), JSON.stringify(config));
   });
 
-  // It takes 7 to 10 times the CPU; from modules it took 23 times, and 3.2 times the memory. `scripts.test.ts` knows whether
+  // It takes 7 to 10 times the CPU; from modules it took 23 times, and 3.2 times the memory. `scripts.more.ts` knows whether
   // V8's code from the build is taken.
   it('takes at most 14 times the CPU of a Node that does nothing, and 2.6 times its memory', async () => {
     const nothing = "console.log('listening admin nowhere'); setInterval(() => {}, 1e6);";

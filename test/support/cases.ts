@@ -11,6 +11,6 @@ export function cases<T>(first: T, ...others: readonly T[]): readonly T[] {
 }
 
 /** A test of `npm run test:more`, and of `npx mocha FILE`: it takes long, and others of its file see most faults. */
-export function longTest(title: string, run: Mocha.AsyncFunc): void {
+export function longTest(title: string, run: Mocha.Func | Mocha.AsyncFunc): void {
   if (extent !== 'test') it(title, run);
 }

@@ -312,7 +312,7 @@ describe('a session machine', () => {
     const milliseconds = (nameOf: (at: number) => string): number => {
       const conversation = new Conversation('sotw', 'native', '', 1_000_000);
       last(['subscribe cds *', 'connect'], conversation);
-      const items = Array.from({ length: 20_000 }, (_, at) =>
+      const items = Array.from({ length: 10_000 }, (_, at) =>
         parseItem(`${nameOf(at)}{e=v${10_000 + at}}:1`),
       );
       const receive = (version: string, all: typeof items): void => {
