@@ -49,21 +49,24 @@ export function deltaAnswers(
  * others, or if something in it may be for one of them.
  */
 export function inDoubt(
-  { acked, isEmpty }: Pick<DeltaWaiting, 'acked' | 'isEmpty'>,
+  { subscriptions, acked, isEmpty }: Pick<DeltaWaiting, 'subscriptions' | 'acked' | 'isEmpty'>,
   { puts, resourceErrors }: Said,
   candidates: readonly UpstreamSubscription[],
   answered: ReadonlySet<UpstreamSubscription>,
 ): readonly UpstreamSubscription[] {
   const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
   // What an earlier subscription still has must come. What only one had that was unsubscribed may be gone: nobody is told.
-  const lacksSome = ({ expectedNames }: UpstreamSubscription, isShown: Shown): boolean =>
-    expectedNames.values().some((name) => acked.of(name).some(isShown));
-  const mayBeAnswered = (one: UpstreamSubscription): boolean => {
-    const isShown: Shown = (identity) => one.shows(identity);
-    if (lacksSome(one, isShown)) return false;
-    return isEmpty || puts.some(isShown) || resourceErrors.some(isShown);
-  };
-  return answered.size > 0 || later.some(mayBeAnswered) ? later : [];
+  const lacksSome = (one: UpstreamSubscription): boolean =>
+    one.expectedNames.values().some((name) => acked.of(name).some((identity) => one.shows(identity)));
+  const waiting = new Set(later);
+  // By what shows it: thousands of globs that wait are not held against thousands of resources.
+  const mayAnswer = (identity: Identity): boolean =>
+    subscriptions
+      .collecting(identity.name)
+      .some((one) => waiting.has(one) && one.shows(identity) && !lacksSome(one));
+  const isDoubtful = (): boolean =>
+    isEmpty ? !later.every(lacksSome) : puts.some(mayAnswer) || resourceErrors.some(mayAnswer);
+  return answered.size > 0 || isDoubtful() ? later : [];
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */
@@ -77,8 +80,6 @@ function byPosition(one: UpstreamSubscription): boolean | undefined {
 /** The request of those that were asked for first; there may be too many for arguments. */
 const oldestOf = (asked: readonly UpstreamSubscription[]): number =>
   asked.reduce((least, { requestNumber }) => Math.min(least, requestNumber), Number.POSITIVE_INFINITY);
-
-type Shown = (identity: Identity) => boolean;
 
 type Judgement = (subscription: UpstreamSubscription) => boolean;
 

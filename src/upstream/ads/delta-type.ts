@@ -16,7 +16,7 @@ import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.t
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
 import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
-import type { AckedVariant } from './acked-resources.ts';
+import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import type { ResponseParts } from './response-parts.ts';
 import { SubscribedType } from './subscribed-type.ts';
@@ -43,7 +43,7 @@ export class DeltaType extends SubscribedType {
    * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
    * upstream sends all of it again.
    */
-  readonly #resendable = new VariantSet();
+  readonly #resendable = new AckedResources();
   /** Subscriptions that still expect names to be sent again. */
   readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
@@ -158,7 +158,9 @@ export class DeltaType extends SubscribedType {
   /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
   #expectResent(subscription: UpstreamSubscription): void {
     if (subscription.kind === 'name') return;
-    const sent = [...this.covered(subscription), ...this.#resendable.all()];
+    const { kind, selector } = subscription;
+    const resendable = kind === 'glob' ? this.#resendable.under(selector) : this.#resendable.all();
+    const sent = [...this.covered(subscription), ...resendable];
     subscription.expectedNames = new Set(
       sent.filter((variant) => subscription.shows(variant)).map(({ name }) => name),
     );
@@ -205,7 +207,7 @@ export class DeltaType extends SubscribedType {
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
     if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
-      if (variant.confirmed && subscription.shows(variant)) this.#resendable.add(variant);
+      if (variant.confirmed && subscription.shows(variant)) this.#resendable.put(variant);
     }
     this.leave(subscription);
   }
@@ -283,10 +285,16 @@ export class DeltaType extends SubscribedType {
     const answered = new Set<UpstreamSubscription>();
     this.#justAnswered.clear();
     for (const put of all) {
-      const { name, constraints, aliases, ttlMilliseconds, version, payload } = put;
+      const { name, constraints, ttlMilliseconds, version, payload } = put;
       this.unansweredUnsubscribed.received(name, constraints);
-      if (!this.#isSubscribed(put)) continue;
       const known = acked.get(name, constraints.key);
+      // A heartbeat need not repeat them.
+      const aliases = put.any === undefined && known !== undefined ? known.aliases : put.aliases;
+      if (!this.#isSubscribed({ name, aliases, constraints })) {
+        // It has the alias no more that it was subscribed by.
+        if (known !== undefined) this.#removeVariant(known);
+        continue;
+      }
       const repeated = this.#isRepeated(put);
       const isHeartbeat = put.any === undefined;
       const hasTtl = ttlMilliseconds !== undefined;
@@ -318,7 +326,7 @@ export class DeltaType extends SubscribedType {
   }
 
   /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
-  #isSubscribed({ name, aliases, constraints }: Put): boolean {
+  #isSubscribed({ name, aliases, constraints }: Pick<Put, 'name' | 'aliases' | 'constraints'>): boolean {
     const { subscriptions } = this;
     if (!this.isSomethingLeaving || !subscriptions.locators) return subscriptions.includes(name, aliases);
     return subscriptions.matching(name, aliases, constraints).length > 0;
@@ -370,8 +378,9 @@ export class DeltaType extends SubscribedType {
     const exact = acked.get(name, constraints.key);
     const meant = byName ? this.#meantByName(name) : [];
     const removed = exact === undefined ? meant.filter((variant) => !reading.bodies.has(variant)) : [exact];
-    for (const variant of removed) this.#removeVariant(variant);
-    if (removed.length > 0) return;
+    const gone = removed.length > 0 || !byName ? removed : this.#onlyCalled(name, reading.bodies);
+    for (const variant of gone) this.#removeVariant(variant);
+    if (gone.length > 0) return;
     this.#resolveMissing(identity);
     // What was restored from disk was not delivered either, and may have stayed beside an error (protocol §8.2). To who still
     // waits it says nothing.
@@ -379,6 +388,18 @@ export class DeltaType extends SubscribedType {
       resolvedOnThisStream || responseSeen;
     if (subscriptions.collecting(name).some((one) => one.isFor(constraints) && isAnswered(one)))
       this.remove([identity]);
+  }
+
+  /** What is subscribed by this alias alone: it cannot be resolved any more (protocol §4.8). */
+  #onlyCalled(alias: ResourceName, bodies: DeltaReading['bodies']): readonly AckedVariant[] {
+    const isOnly = ({ name, aliases, constraints }: AckedVariant): boolean =>
+      name !== alias &&
+      this.subscriptions.matching(
+        name,
+        aliases.filter((one) => one !== alias),
+        constraints,
+      ).length === 0;
+    return this.acked.called(alias).filter((variant) => !bodies.has(variant) && isOnly(variant));
   }
 
   /** A server without locators for the name may mean any variant: it has no other way to say so. */

@@ -2,6 +2,8 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { DeltaDiscoveryResponseSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { UpstreamSubscription } from '../../../src/upstream/ads/upstream-subscriptions.ts';
+import { workOf } from '../../support/work.ts';
 import { deltaResponse, parseItem, sotwResponse, typeOf } from './responses.ts';
 import { Conversation } from './transcript.ts';
 
@@ -341,6 +343,20 @@ describe('a session machine', () => {
       };
       expect(read(500), protocol).to.equal(read(50));
     }
+  });
+
+  it('§3.9 globs that upstream never answers are not held against each resource', () => {
+    const looks = (globs: number): number => {
+      const conversation = new Conversation('delta', [], '');
+      const glob = (at: number): string => `xdstp://a/envoy.config.endpoint.v3.ClusterLoadAssignment/${at}/*`;
+      last(['subscribe eds a', 'connect', '< eds 1 n1 a:1'], conversation);
+      for (let at = 0; at < globs; at++) conversation.say(`subscribe eds ${glob(at)}`);
+      conversation.say('flush');
+      const puts = Array.from({ length: 20 }, (_, at) => `${glob(globs + at).slice(0, -1)}x:2`);
+      const update = `< eds 2 n2 a:2 ${puts.join(' ')}`;
+      return workOf(UpstreamSubscription.prototype, ['shows', 'isFor'], () => void conversation.say(update));
+    };
+    expect(looks(500)).to.equal(looks(50));
   });
 
   it('no bytes from a control plane throw', () => {
