@@ -41,6 +41,8 @@ interface PreviousResponse {
 class OnStream {
   /** Something was named: from then on an empty list subscribes to nothing (protocol §3.6). */
   hasNamed = false;
+  /** Nothing has been taken over. */
+  isFirst = true;
   names: readonly string[] = [];
   locators: readonly Locator[] = [];
   /**
@@ -255,6 +257,7 @@ export class SotwType extends SubscribedType {
         this.endError(collection);
     }
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
+    this.#confirmRepeated(reading);
     this.#attribute(puts);
     if (fullState) this.#resolvePresent(missing);
     const namesWithErrors = this.#resolveErrors(resourceErrors);
@@ -279,6 +282,17 @@ export class SotwType extends SubscribedType {
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
     return this.saying({ version, puts, heartbeats, resourceErrors, complete, cannotDelete: !fullState });
+  }
+
+  /** What equals the last response of the stream before was not read: this stream has delivered it all the same. */
+  #confirmRepeated({ identities, puts }: SotwReading): void {
+    if (!this.#on.isFirst) return;
+    this.#on.isFirst = false;
+    const read = new VariantSet(puts);
+    for (const identity of identities) {
+      const known = this.acked.get(identity.name, identity.constraints.key);
+      if (known !== undefined && !read.has(identity)) known.confirmed = true;
+    }
   }
 
   /** `isRepeatable`: the same resources again would say nothing new. */
