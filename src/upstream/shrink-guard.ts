@@ -106,7 +106,9 @@ export class ShrinkGuard implements UpstreamSink {
   streamReopened(holders: readonly string[]): void {
     for (const holder of holders) {
       const types = this.#watched.get(holder);
-      for (const [type, watched] of types ?? []) if (holdsNothing(watched)) types?.delete(type);
+      for (const [type, watched] of types ?? [])
+        if (holdsNothing(watched)) types?.delete(type);
+        else watched.until = undefined;
     }
     this.#sink.streamReopened?.(holders);
   }
@@ -174,6 +176,7 @@ export class ShrinkGuard implements UpstreamSink {
     const types = this.#watched.get(holder.key) ?? new Map<TypeUrl, WatchedType>();
     const known = types.get(type);
     if (known !== undefined) {
+      known.until ??= clock.monotonic() + watchMs;
       const over = known.pending === undefined && clock.monotonic() > known.until;
       return over ? undefined : known;
     }
@@ -298,7 +301,8 @@ export class ShrinkGuard implements UpstreamSink {
 interface WatchedType {
   readonly type: TypeUrl;
   readonly holder: Holder;
-  readonly until: number;
+  /** Undefined: a new stream has said nothing yet, and it is watched from then on. */
+  until: number | undefined;
   /** How many variants there were, at most, before a response that may remove some. */
   most: number;
   /** Removed since. */

@@ -130,6 +130,17 @@ describe('the shrink guard', () => {
     expect(bench.cached).to.deep.equal(['c0']);
   });
 
+  it('that time begins anew with each stream, also while something is held', () => {
+    bench.reconnect();
+    bench.full('c0');
+    bench.clock.advance(60_000);
+    bench.reconnect();
+    bench.full(...names(10));
+    bench.clock.advance(1000);
+    bench.full('c0');
+    expect(bench.held).to.equal(9);
+  });
+
   it('a wall clock that is set does not end that time', () => {
     bench.reconnect();
     bench.full(...names(10));
