@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import { type Clock, Settling, type Timer } from '../../model/clock.ts';
-import { getOrMake } from '../../model/maps.ts';
+import { getOrMake, MapInUse } from '../../model/maps.ts';
 import type { Result } from '../../model/result.ts';
 import { isCollection } from '../../model/selection.ts';
 import {
@@ -83,8 +83,10 @@ export class FilesystemUpstream implements Upstream {
   readonly #unanswered = new Set<Interest>();
   /** Subscribed just now. They are answered together, as one request of a client brings many. */
   readonly #asked = new Set<Interest>();
-  /** What was last published. `complete`: see `#isComplete`. */
-  readonly #published = new Map<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>();
+  /** What was last published. `complete`: see `#isComplete`. A client may invent types. */
+  readonly #published = new MapInUse<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>(
+    256,
+  );
   #withheld: Withheld = new Set();
   #stopped = false;
 
@@ -247,6 +249,7 @@ export class FilesystemUpstream implements Upstream {
     const before = this.#published.get(type);
     const content = before?.content ?? emptyContent;
     const complete = this.#isComplete(type);
+    this.#published.dropUnused((one) => one.content === emptyContent);
     this.#published.set(type, { content, complete });
     const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
     // Given again, as the cache may have dropped what nobody subscribed to.

@@ -54,6 +54,22 @@ describe('upstream/filesystem', () => {
     expect(files.transactions.slice(2).map(({ type }) => type)).to.deep.equal([cds]);
   });
 
+  it('forgets types that clients invent', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one') });
+    await files.start();
+    await files.until(() => files.transactions.length === 1);
+    for (let round = 0; round < 10; round++) {
+      const invented = Array.from({ length: 100 }, (_, at) => interest(typeUrl(`x/${round}-${at}`), 'n'));
+      for (const one of invented) files.upstream.subscribe(one);
+      await files.until(() => files.transactions.length === 1 + 100 * (round + 1));
+      for (const one of invented) files.upstream.unsubscribe(one);
+    }
+    // It shows no type: what is in no other file may be in it.
+    await files.replace('b.yaml', '');
+    await files.until(() => files.transactions.length > 1001);
+    expect(files.transactions.length).to.be.below(1001 + 300);
+  });
+
   it('§3.9 a completed scan makes absent what is in no file, before and after it', async () => {
     files = await Harness.make({ 'a.yaml': clusters('one') });
     files.upstream.subscribe(interest(cds, 'missing'));
