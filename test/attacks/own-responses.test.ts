@@ -89,6 +89,34 @@ describe('responses that only one client gets', () => {
     });
 });
 
+describe('answers to Fetch that nobody reads', () => {
+  it('are refused past limits.max_held_bytes_per_peer', async () => {
+    await using stack = new AsyncDisposableStack();
+    const files = stack.use(new ResourceFiles());
+    files.write('cds', contents);
+    const relay = stack.use(
+      await RelayProcess.start({
+        upstreams: [files.upstream],
+        limits: { max_held_bytes_per_peer: 20 * MB },
+      }),
+    );
+    const session = connect(`http://${relay.xds}`);
+    stack.defer(() => session.destroy());
+    const message = create(DiscoveryRequestSchema, { node, typeUrl: type('cds'), resourceNames: names });
+    const request = frameOf(Buffer.from(toBinary(DiscoveryRequestSchema, message)));
+    const statuses: string[] = [];
+    for (let call = 0; call < 20; call++) {
+      const path = '/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters';
+      const { stream, ended } = rawCall(session, path);
+      stream.pause();
+      stream.end(request);
+      void ended.then((status) => statuses.push(status));
+    }
+    await eventually(() => expect(statuses.filter((status) => status === '8')).to.have.length.above(10));
+    expect(await relay.metric('peer_held_bytes')).to.be.below(28 * MB);
+  });
+});
+
 describe('what a client says that it has, and is gone', () => {
   let files: ResourceFiles;
   let relay: RelayProcess;

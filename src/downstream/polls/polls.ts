@@ -1,9 +1,11 @@
+import { hash } from 'node:crypto';
 import type { Charged } from '../../model/brand.ts';
 import { Sweep, type Timer } from '../../model/clock.ts';
 import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Encoding, encoding, type Response, type Subscription } from '../../model/subscription.ts';
+import { keptError } from '../../model/text.ts';
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
@@ -43,6 +45,11 @@ const maxBytes = 256 << 20;
 const bytesPerByte = 4;
 /** A class of so many names costs as much as two (`Quota`). */
 const namesPerChange = 500;
+
+/** A version is kept until the next poll, and longer. No control plane has such a long one: it is one that nobody has. */
+const longestVersion = 1024;
+const keptVersion = (version: string): string =>
+  version.length > longestVersion ? hash('sha256', version) : version;
 
 /** Why nothing is answered to this peer now; undefined: it is. */
 export type RefusesPolls = (peer: Peer, info: TypeInfo) => Refusal | undefined;
@@ -109,7 +116,9 @@ export class Polls {
     const services = this.#services;
     const read = readRequest(bytes, 'sotw');
     if (!read.ok) return fail(malformed(read.error));
-    const { typeUrl, node, subscribe: selectors, version, error } = read.value;
+    const { typeUrl, node, subscribe: selectors } = read.value;
+    const version = keptVersion(read.value.version);
+    const error = read.value.error && { ...read.value.error, message: keptError(read.value.error.message) };
     if (typeUrl !== '' && typeUrl !== info.url) {
       return fail(malformed(`type_url ${JSON.stringify(typeUrl)} where ${info.url} is served`, 'type'));
     }
@@ -604,6 +613,12 @@ export class FetchCall implements StreamHandler {
     this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) => {
       if (outcome.kind !== 'response') {
         this.#stream.end(outcome.kind === 'refused' ? outcome.status : ended);
+        return;
+      }
+      // What its peer has not read of earlier answers.
+      const held = read.value.client.exempt ? undefined : heldTooMuch(peer);
+      if (held !== undefined) {
+        this.#refuse(held);
         return;
       }
       const { bytes } = outcome.response;

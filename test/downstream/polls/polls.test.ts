@@ -111,6 +111,18 @@ describe('polls', () => {
     expect(versionOf(more)).to.not.equal(versionInfo);
   });
 
+  it('what a client says is kept in short: a version that nobody has, and as much of an error as a log line', () => {
+    poller.ask('eds', {
+      resourceNames: ['a'],
+      versionInfo: 'x'.repeat(1_000_000),
+      errorDetail: { code: 3, message: 'y'.repeat(1_000_000) },
+    });
+    expect(poller.last?.version).to.have.lengthOf(64);
+    expect(poller.last?.error?.message.length).to.be.at.most(4096);
+    poller.ask('eds', { resourceNames: ['a'], versionInfo: 'x'.repeat(1024) });
+    expect(poller.last?.version).to.have.lengthOf(1024);
+  });
+
   it('§7.3 each answer holds all of it, for types whose streams get only what changed', () => {
     poller.ask('eds', { resourceNames: ['a', 'b'] });
     const puts = ['a', 'b'].map((name) => put(type('eds'), name, '1'));
