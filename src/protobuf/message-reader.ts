@@ -83,9 +83,9 @@ export class MessageReader {
     return textOf(this.#bytes, this.start, this.end);
   }
 
-  /** A string that is only shown or compared with what an operator wrote: what is not UTF-8 is replaced. */
-  lossyText(): string {
-    return this.#bytes.toString('utf8', this.start, this.end);
+  /** A string that is only shown or compared with what an operator wrote: what is not UTF-8 is replaced. Its beginning. */
+  lossyText(mostBytes = Number.POSITIVE_INFINITY): string {
+    return this.#bytes.toString('utf8', this.start, Math.min(this.end, this.start + mostBytes));
   }
 
   /** The whole field as it is encoded, a character for each byte. */

@@ -48,11 +48,17 @@ export function readClientNode(bytes: Buffer, wanted?: WantedMetadata): Result<C
 const mostEntries = 20_000;
 /** Envoy has two dozen. */
 const mostFeatures = 1000;
+/**
+ * Of a text, and of all features together: they are kept for each client, and no rule takes more than 4,096 characters
+ * (§5.14). What is cut here has more.
+ */
+const mostTextBytes = 4 * 4097;
 
 // By hand, because each client of a fleet that reconnects at once brings one.
 function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<ClientNode> {
   const node = new ReadNode();
   const clientFeatures: string[] = [];
+  const room = { bytes: mostTextBytes };
   const metadata = new Map<string, string | Metadata>();
   const entries = { left: mostEntries };
   for (const reader = new MessageReader(bytes); reader.next(); ) {
@@ -72,16 +78,16 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
         node.locality = readLocality(reader.message());
         break;
       case bytesTag(6):
-        node.userAgentName = reader.lossyText();
+        node.userAgentName = reader.lossyText(mostTextBytes);
         break;
       case bytesTag(7):
-        node.userAgentVersion = reader.lossyText();
+        node.userAgentVersion = reader.lossyText(mostTextBytes);
         break;
       case bytesTag(8):
         node.userAgentVersion = readBuildVersion(reader.message());
         break;
       case bytesTag(10):
-        if (clientFeatures.length < mostFeatures) clientFeatures.push(reader.lossyText());
+        keepFeature(reader, clientFeatures, room);
         break;
       default:
     }
@@ -89,6 +95,11 @@ function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<Cli
   if (clientFeatures.length > 0) node.clientFeatures = clientFeatures;
   if (metadata.size > 0) node.metadata = metadata;
   return ok(node);
+}
+
+function keepFeature(reader: MessageReader, features: string[], room: { bytes: number }): void {
+  room.bytes -= reader.end - reader.start;
+  if (features.length < mostFeatures && room.bytes >= 0) features.push(reader.lossyText());
 }
 
 const isTooLong = ({ start, end }: MessageReader): boolean => end - start > mostNodeText;
@@ -141,7 +152,7 @@ function readValue(
         break;
       }
       case bytesTag(3):
-        value = reader.lossyText();
+        value = reader.lossyText(mostTextBytes);
         break;
       case varintTag(4):
         value = JSON.stringify(reader.bool());
@@ -162,9 +173,9 @@ function readValue(
 function readLocality(reader: MessageReader): Locality {
   let { region, zone, subZone } = NO_LOCALITY;
   while (reader.next()) {
-    if (reader.tag === bytesTag(1)) region = reader.lossyText();
-    else if (reader.tag === bytesTag(2)) zone = reader.lossyText();
-    else if (reader.tag === bytesTag(3)) subZone = reader.lossyText();
+    if (reader.tag === bytesTag(1)) region = reader.lossyText(mostTextBytes);
+    else if (reader.tag === bytesTag(2)) zone = reader.lossyText(mostTextBytes);
+    else if (reader.tag === bytesTag(3)) subZone = reader.lossyText(mostTextBytes);
   }
   return { region, zone, subZone };
 }

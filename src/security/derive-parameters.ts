@@ -1,3 +1,4 @@
+import { hash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
 import { RE2JS } from 're2js';
 import { getOrMake } from '../model/maps.ts';
@@ -102,6 +103,7 @@ export class DerivedParameters {
   readonly #trusting: ReadonlySet<string>;
   readonly #listsValues: boolean;
   readonly #byAuthority = new Map<string | undefined, Parameters>();
+  #trustedKey: string | undefined;
 
   constructor(rules: readonly CompiledRule[], values: readonly (string | undefined)[]) {
     this.#rules = rules;
@@ -152,7 +154,11 @@ export class DerivedParameters {
    * show names of any authority. Empty: no trusted rule is for single authorities, so all authorities have the same.
    */
   get trustedKey(): string {
-    if (this.#trusting.size === 0) return '';
+    this.#trustedKey ??= this.#trusting.size === 0 ? '' : hash('sha256', this.#trustedValues(), 'base64url');
+    return this.#trustedKey;
+  }
+
+  #trustedValues(): string {
     const values = [undefined, ...this.#trusting].map((authority) => ({
       authority,
       values: [...this.#derive(authority, ({ trusted }) => trusted)],

@@ -19,6 +19,30 @@ function node(init: MessageInitShape<typeof NodeSchema>): ClientNode {
 
 const NO_NODE = node({});
 
+describe('what is kept of a node', () => {
+  it('is not more of a text than shows that it is too long for any rule', () => {
+    const long = 'é'.repeat(1_000_000);
+    const kept = node({
+      userAgentName: long,
+      userAgentVersionType: { case: 'userAgentVersion', value: long },
+      locality: { region: long, zone: long, subZone: long },
+      metadata: { env: long },
+      clientFeatures: [...Array.from({ length: 100 }, (_, at) => `feature-${at}`), long, 'last'],
+    });
+    const { region, zone, subZone } = kept.locality;
+    const texts = [
+      kept.userAgentName,
+      kept.userAgentVersion,
+      region,
+      zone,
+      subZone,
+      kept.metadata.get('env'),
+    ];
+    for (const text of texts) expect(String(text).length).to.be.within(4097, 16_388);
+    expect(kept.clientFeatures).to.have.lengthOf(100);
+  });
+});
+
 const rule = (part: Partial<ParameterRule> & Pick<ParameterRule, 'from'>): ParameterRule => ({
   key: 'k',
   authorities: [],
