@@ -6,7 +6,7 @@ import {
   type MessageInitShape,
   toBinary,
 } from '@bufbuild/protobuf';
-import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
+import { type FileDescriptorProto, FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 import type { ServiceImpl } from '@connectrpc/connect';
 import { file_health } from '../gen/health_pb.ts';
 import {
@@ -15,6 +15,7 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
 } from '../gen/reflection_pb.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { AuxiliaryService, CallKind } from './connect.ts';
 import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
@@ -106,13 +107,18 @@ function answer(
   }
 }
 
+/** All together have less than a megabyte, and a call may ask for most of them. */
+const encodedFiles = new WeakMap<FileDescriptorProto, Uint8Array>();
+
 /** The file first, then what it imports. */
 function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): ReflectionAnswer {
   if (file === undefined) return notFound(asked);
   const fileDescriptorProto: Uint8Array[] = [];
   const collect = ({ proto, dependencies }: DescFile): void => {
     sent.add(proto.name);
-    fileDescriptorProto.push(toBinary(FileDescriptorProtoSchema, proto));
+    fileDescriptorProto.push(
+      getOrMake(encodedFiles, proto, () => toBinary(FileDescriptorProtoSchema, proto)),
+    );
     for (const dependency of dependencies) if (!sent.has(dependency.proto.name)) collect(dependency);
   };
   collect(file);
