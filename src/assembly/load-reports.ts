@@ -99,6 +99,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     // Workers ask their clients.
     ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
     upstream: (name) => loadUpstream(core, role, name),
+    // The feed takes all in one (workers/feed.ts).
+    ...(role === 'worker' ? { largestMessage: Number.POSITIVE_INFINITY } : {}),
     // What a worker has, it has for its clients: the primary holds back.
     holdsBack: (name) =>
       role !== 'worker' && core.relay.gate.pending.some(({ upstream }) => upstream === name),
@@ -215,12 +217,15 @@ function reportingClient(
     left: () => traffic.left(stream),
     targets() {
       const { config } = core;
-      const own = core.subscribedUpstreams.of(client.nodeId, stream);
+      const found = core.subscribedUpstreams.of(client.nodeId, stream);
+      // Its other stream may be away for a moment: a backoff, a worker that is replaced, an outage.
+      const own = found.size > 0 ? found : last.own;
       if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
         return last.targets;
       const { upstreams, parameters } = config;
       const candidates = reporting(upstreams);
-      const chosen = own.size === 0 ? candidates.slice(0, 1) : candidates.filter(({ name }) => own.has(name));
+      const named = candidates.filter(({ name }) => own.has(name));
+      const chosen = found.size === 0 && named.length === 0 ? candidates.slice(0, 1) : named;
       const given = client.derived(undefined);
       const targets = chosen.map(({ name, variants }) => ({
         upstream: name,

@@ -8,6 +8,7 @@ import {
   type LoadTotals,
   type LoadUpstream,
 } from '../model/load.ts';
+import { getOrMake } from '../model/maps.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -35,7 +36,7 @@ import {
 } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
 import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted } from './reading.ts';
-import { mostRowsOfSession, Reporter } from './rows.ts';
+import { Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
 /** Who reports. */
@@ -71,6 +72,8 @@ interface LoadServerOptions {
   readonly ownIntervalMs: () => number | undefined;
   /** Undefined: there is none of this name. */
   readonly upstream: (name: string) => LoadUpstream | undefined;
+  /** Of a message with sums, in bytes. What is larger is several, and only the last one's gauges count where they go. */
+  readonly largestMessage?: number;
   /** Something of this upstream waits that not all clients have. */
   readonly holdsBack: (upstream: string) => boolean;
   readonly events: {
@@ -426,16 +429,13 @@ class ClientReports implements StreamHandler {
   /** To whom it reports. A session that it reports to already knows what it has said. */
   choose(): void {
     if (this.#isOver || this.#client === undefined) return;
-    const { account } = this.peer;
     const { maxLoadReportClusters } = this.#server.options.limits();
-    const most = account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
-    // Each worker has bound its own.
-    const mostRows = this.#client.of === undefined ? Number.POSITIVE_INFINITY : mostRowsOfSession;
+    const most = this.peer.account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
     const targets = this.#client.targets();
     this.#targets = targets;
     const before = this.sessions;
     this.sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));
-    for (const session of this.sessions) session.join(this, () => new Reporter(account, most, mostRows));
+    for (const session of this.sessions) session.join(this, most);
     for (const session of before.difference(this.sessions)) session.leave(this);
     this.#server.tell([this]);
   }
@@ -536,8 +536,8 @@ class SessionLoad {
   }
 
   /** Who reports already goes on. */
-  join(client: ClientReports, make: () => Reporter): void {
-    if (!this.#reporters.has(client)) this.#reporters.set(client, make());
+  join(client: ClientReports, most: number): void {
+    getOrMake(this.#reporters, client, () => new Reporter(client.peer.account, most)).maxClusters = most;
   }
 
   leave(client: ClientReports): void {
@@ -587,8 +587,7 @@ class SessionLoad {
   /** Sends what is left; resolves when that is handed over, or cannot be. */
   async finish(): Promise<void> {
     const stream = this.#stream;
-    if (this.isAsked && !this.#sums.isEmpty)
-      reportAll(stream, this.#sums.take(this.#server.options.clock.monotonic()), () => this.#sent.inc());
+    if (this.isAsked && !this.#sums.isEmpty) reportAll(stream, this.#takeSums(), () => this.#sent.inc());
     this.#end();
     await stream?.finish();
   }
@@ -619,7 +618,7 @@ class SessionLoad {
 
   #report(): void {
     const stream = this.#stream;
-    const taken = { ...this.#sums.take(this.#server.options.clock.monotonic()), stream };
+    const taken = { ...this.#takeSums(), stream };
     this.#taken = taken;
     reportAll(stream, taken, () => {
       if (this.#taken !== taken) return;
@@ -628,6 +627,11 @@ class SessionLoad {
       this.#sent.inc();
       this.#endIfDone();
     });
+  }
+
+  #takeSums() {
+    const { clock, largestMessage } = this.#server.options;
+    return this.#sums.take(clock.monotonic(), largestMessage);
   }
 
   #stopAsking(): void {

@@ -33,7 +33,8 @@ export class Values {
 /** What one client has made in the sums, and what its last report said. */
 export class Reporter {
   readonly payer: Payer;
-  readonly maxClusters: number;
+  /** A reload may change it. */
+  maxClusters: number;
   /** What it reports makes no more rows where its session has so many. */
   readonly maxRows: number;
   /** Rows of clusters that its reports have made. */

@@ -50,8 +50,8 @@ export class LoadSums {
     this.#rows.removeBelow(this.#rows.root, () => true);
   }
 
-  /** Of what it returns, `confirm` or `giveBack` must be called. */
-  take(now: number) {
+  /** Of what it returns, `confirm` or `giveBack` must be called. What is larger is several messages. */
+  take(now: number, largestMessage = largestForServers) {
     const rows = this.#rows;
     const taken: TakenRow[] = [];
     const before = rows.numbers.slice();
@@ -59,7 +59,7 @@ export class LoadSums {
     const interval = message(4, [varint(1, Math.floor(seconds)), varint(2, Math.floor((seconds % 1) * 1e9))]);
     return {
       /** LoadStatsRequests, one as a rule: gRPC servers take 4 MiB. They are taken or given back together. */
-      messages: inMessages(encode(rows, rows.root, interval, taken) ?? []),
+      messages: inMessages(encode(rows, rows.root, interval, taken) ?? [], largestMessage),
       /** The control plane has them. */
       confirm: () => {
         this.#since = now;
@@ -75,10 +75,10 @@ export class LoadSums {
   }
 }
 
-/** A larger message is several. Bytes. */
-const largestMessage = 2 * 1024 * 1024;
+/** Bytes. */
+const largestForServers = 2 * 1024 * 1024;
 
-function inMessages(fields: readonly Field[]): readonly Buffer[] {
+function inMessages(fields: readonly Field[], largestMessage: number): readonly Buffer[] {
   let last: Field[] = [];
   let size = 0;
   const messages = [last];

@@ -15,6 +15,7 @@ import { itsOwn, LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { ok } from '../../src/model/result.ts';
 import { encode, bytes as field, message } from '../../src/protobuf/field-writer.ts';
+import { boundlessAccounts } from '../../src/wire/accounts.ts';
 import { featuresOfOrigin } from '../../src/wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
@@ -114,7 +115,12 @@ const large = { clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: loc
 
 const targets = [{ upstream: 'central', parameters: NO_PARAMETERS }];
 
-function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()) {
+function setUp(
+  of?: ReportingClass,
+  places = { sessions: 10 },
+  peer = testPeer(),
+  settings: { clusters: number } = { clusters: 100 },
+) {
   const clock = new VirtualClock();
   const plane = new Plane();
   let current = plane;
@@ -138,7 +144,7 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
     clock,
     identify: () => ok(client),
     limits: () => ({
-      maxLoadReportClusters: 100,
+      maxLoadReportClusters: settings.clusters,
       firstRequestTimeoutMs: 10_000,
       stalledTimeoutMs: 10_000,
     }),
@@ -184,6 +190,46 @@ function setUp(of?: ReportingClass, places = { sessions: 10 }, peer = testPeer()
 const small = {
   clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: [{ totalIssuedRequests: 7n }] }],
 };
+
+describe('bounds of what is reported', () => {
+  it('are those of a reload, for streams that are open too', () => {
+    const settings = { clusters: 100 };
+    const { clock, plane, server, stream } = setUp(undefined, undefined, undefined, settings);
+    const clusterStats = Array.from({ length: 150 }, (_, at) => ({
+      clusterName: `c${at}`,
+      upstreamLocalityStats: [{ totalIssuedRequests: 1n }],
+    }));
+    stream.send({ clusterStats });
+    clock.advance(1000);
+    expect(plane.told).to.have.lengthOf(100);
+    settings.clusters = 200;
+    server.reload();
+    stream.send({ clusterStats });
+    clock.advance(1000);
+    expect(plane.told).to.have.lengthOf(250);
+  });
+
+  it('are those of a session for workers too: all of them together have 100,000 rows', () => {
+    const accounts = boundlessAccounts(new VirtualClock());
+    const worker = (id: string): Stream => {
+      const known = { address: id, unix: true, uriSans: [], dnsSans: [] };
+      return new Stream({ ...known, account: accounts.of(known) });
+    };
+    const { clock, plane, server, stream } = setUp(undefined, undefined, worker('a').peer);
+    const other = worker('b');
+    server.accept(other);
+    other.send({ node: { id: 'b' } });
+    for (const [at, one] of [stream, other].entries()) {
+      const upstreamLocalityStats = Array.from({ length: 60_000 }, (_, zone) => ({
+        locality: { zone: `${at}-${zone}` },
+        totalIssuedRequests: 1n,
+      }));
+      one.send({ clusterStats: [{ clusterName: 'shop', upstreamLocalityStats }] });
+    }
+    clock.advance(3000);
+    expect(plane.told).to.have.lengthOf(99_999); // and the row of the cluster
+  });
+});
 
 describe('sums that are on their way when the upstream is replaced', () => {
   it('are not sent again, if the old control plane reads them', async () => {

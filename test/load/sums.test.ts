@@ -403,6 +403,9 @@ describe('sums of load reports', () => {
     }));
     for (let from = 0; from < clusters.length; from += 5000)
       add(sums, report(clusters.slice(from, from + 5000)), reporter(20_000), undefined);
+    const whole = sums.take(1000, Number.POSITIVE_INFINITY);
+    expect(whole.messages).to.have.lengthOf(1);
+    whole.giveBack();
     const said = sums.take(1000);
     const { messages } = said;
     expect(messages).to.have.lengthOf(3);
