@@ -64,6 +64,8 @@ export class Guard implements VerdictSource {
   readonly #passed = new Map<string, Loss>();
   /** What is pending against what everybody has, whether it loses anything or not: it is the same as long as that is. */
   readonly #pending = new WeakMap<PendingName, readonly Loss[]>();
+  /** Sessions of which lost endpoints are held. */
+  readonly #losing = new Set<string>();
   /** What was found bad, the same values until something of it changes. */
   objections = none;
   /** Of what these were found, and all that is at fault. While something is held, time changes nothing. */
@@ -113,6 +115,7 @@ export class Guard implements VerdictSource {
     const settings = this.#settings;
     if (settings === undefined || (waiting.names.length === 0 && queued.length === 0)) {
       this.objections = none;
+      this.#losing.clear();
       this.#weighed = undefined;
       return new Set();
     }
@@ -226,18 +229,23 @@ export class Guard implements VerdictSource {
     });
   }
 
-  /** While something is held nothing is forgotten: it would go on because it has waited. */
+  /** While endpoints of a session are held nothing of it is forgotten: it would go on because it has waited. */
   #forgetOld(): void {
     const { bakeMs } = this.#settings ?? { bakeMs: 0 };
-    if (this.#passed.size === 0 || this.objections.length > 0) return;
+    if (this.#passed.size === 0) return;
     const oldest = this.#clock.monotonic() - bakeMs;
-    for (const [key, { at }] of this.#passed) if (at < oldest) this.#passed.delete(key);
+    for (const [key, { at, holder }] of this.#passed)
+      if (at < oldest && !this.#losing.has(holder)) this.#passed.delete(key);
   }
 
   #lossObjections(all: readonly PendingName[], bounds: GuardBounds): readonly Verdict[] {
     const names = all.filter(({ type }) => type === assignmentType);
-    if (names.length === 0) return none;
+    if (names.length === 0) {
+      this.#losing.clear();
+      return none;
+    }
     this.#forgetOld();
+    this.#losing.clear();
     const discarded = this.#gate.pending.filter(
       ({ type, masked }) => type === assignmentType && masked === 'discarded',
     );
@@ -250,7 +258,9 @@ export class Guard implements VerdictSource {
     const objections: Verdict[] = [];
     for (const [holder, own] of Map.groupBy(waiting, (one) => one.holder)) {
       const losses = [...own, ...passed.filter((one) => one.holder === holder)];
-      objections.push(...lossObjections(losses, released.get(holder), bounds));
+      const found = lossObjections(losses, released.get(holder), bounds);
+      if (found.length > 0) this.#losing.add(holder);
+      objections.push(...found);
     }
     // What is told is about the session that it is worst for.
     return objections.toSorted((a, b) => b.names.size - a.names.size);

@@ -33,6 +33,26 @@ export function parametersObjection(
 }
 
 /**
+ * Why a reload must not give everybody what of these names waits: it would take away what resources need that are
+ * discarded or frozen, and stay so.
+ */
+export function neededObjection(
+  queued: readonly Pick<PendingName, 'type'>[],
+  before: Gating,
+  after: Gating | undefined,
+): string | undefined {
+  const names = queued.filter(
+    ({ type }) => before.types.includes(type) && after?.types.includes(type) !== true,
+  );
+  if (names.length === 0) return undefined;
+  const what =
+    after === undefined
+      ? 'rollout: it cannot be taken out'
+      : `rollout.types: ${[...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ')} cannot be taken out`;
+  return `${what} while something discarded or frozen needs what would go (${listed(names)}): wait until the control plane sends something else, or run "distributary unfreeze", then send SIGHUP`;
+}
+
+/**
  * Why a reload must not take effect while a change waits: it would show the change to clients that are protected from
  * it. Undefined: it would not. More canaries may see what nobody has found bad. `reason`: why it is held; undefined: its
  * canaries have not decided yet.
@@ -49,6 +69,7 @@ export function reloadObjection(
       ? `${path}: ${why} while a change waits for canaries (${what}): wait until everybody has it, or run ${operations}, then send SIGHUP`
       : `${path}: ${why} while a change is held (${what}; ${reason}): run ${operations} first, then send SIGHUP`;
   };
+  if (names.length === 0) return undefined;
   if (after === undefined) return refused('rollout', 'it cannot be taken out');
   const ungated = names.find(({ type }) => before.types.includes(type) && !after.types.includes(type));
   if (ungated !== undefined)

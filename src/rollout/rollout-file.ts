@@ -6,10 +6,11 @@ import * as z from 'zod';
 import { Backoff } from '../model/backoff.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
+import type { Constraints } from '../model/constraints.ts';
 import { contentHash } from '../model/content-hash.ts';
 import type { TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { Variant } from '../model/resource.ts';
+import type { Payload, Variant } from '../model/resource.ts';
 import type { Log } from '../observe/log.ts';
 import { linkOrRename, setAside } from '../package/files.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
@@ -79,10 +80,28 @@ export type HashOf = (variant: Hashed) => readonly [where: string, what: string]
 type Hashed = Pick<Variant, 'constraints' | 'payload' | 'aliases' | 'metadata'>;
 
 /** Without a key. What a variant is does not say by which keys its clients are told apart: a reload may change these. */
-export const plainHash: HashOf = ({ constraints, payload, aliases, metadata }) => {
-  const around = [payload?.hash ?? '', aliases, metadata === undefined ? '' : contentHash(metadata)];
-  return [contentHash(constraints.key), contentHash(JSON.stringify(around))];
-};
+export const plainHash: HashOf = hashesBy((hash) => hash);
+
+/**
+ * What was found bad is compared at every look. A change may have a name for each of many parameter sets, and all of it is
+ * hashed at once: for whom it is is the same for all names of a session, and most content is the same for all sessions.
+ */
+function hashesBy(last: (hash: string) => string): HashOf {
+  const known = new WeakMap<Hashed, ReturnType<HashOf>>();
+  const wheres = new WeakMap<Constraints, string>();
+  const whats = new WeakMap<Payload, string>();
+  const whatOf = ({ payload, aliases, metadata }: Hashed): string => {
+    const around = [payload?.hash ?? '', aliases, metadata === undefined ? '' : contentHash(metadata)];
+    return last(contentHash(JSON.stringify(around)));
+  };
+  return (variant) =>
+    getOrMake(known, variant, () => {
+      const { constraints, payload, aliases, metadata } = variant;
+      const isPayload = aliases.length === 0 && metadata === undefined && payload !== undefined;
+      const what = isPayload ? getOrMake(whats, payload, () => whatOf(variant)) : whatOf(variant);
+      return [getOrMake(wheres, constraints, () => last(contentHash(constraints.key))), what];
+    });
+}
 
 /** Before the first change. */
 export const nothingSaved: SavedRollout = {
@@ -136,8 +155,6 @@ export class RolloutFile {
    */
   readonly #keyPath: string;
   #key: Buffer | undefined;
-  /** What was found bad before a restart is compared at every look. */
-  readonly #hashes = new WeakMap<Hashed, ReturnType<HashOf>>();
   /** Why the last state is not in the file. */
   failure: Failure | undefined;
   /** Why what was in the file at the start is not known: until the next state is in it. */
@@ -168,11 +185,7 @@ export class RolloutFile {
     this.#obstacle = obstacle;
   }
 
-  readonly hashOf: HashOf = (variant) =>
-    getOrMake(this.#hashes, variant, () => {
-      const [where, what] = plainHash(variant);
-      return [this.#keyed(where), this.#keyed(what)];
-    });
+  readonly hashOf: HashOf = hashesBy((hash) => this.#keyed(hash));
 
   load(): SavedRollout {
     let read: unknown;

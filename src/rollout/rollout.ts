@@ -19,7 +19,7 @@ import {
   verdictOn,
 } from './judge.ts';
 import { Needed } from './needed.ts';
-import { operations, reloadObjection } from './reload-objection.ts';
+import { neededObjection, operations, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
 import { plainHash } from './rollout-file.ts';
 import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
@@ -133,10 +133,10 @@ export class Rollout {
     // What is frozen too: its verdict is only not shown. And what is queued, which nobody has judged.
     const { seen, queued } = this.#judged;
     const names = this.#queues ? [...seen, ...queued] : seen;
-    const known = verdictOn(this.#found(), keysOf(seen));
-    const reason = state?.kind === 'HELD' ? state.reason : known?.reason;
-    if (names.length === 0 || this.#settings === undefined) return undefined;
-    return reloadObjection(reason, names, this.#settings, settings);
+    const reason = state?.kind === 'HELD' ? state.reason : verdictOn(this.#found(), keysOf(seen))?.reason;
+    if (this.#settings === undefined) return undefined;
+    const objection = reloadObjection(reason, names, this.#settings, settings);
+    return objection ?? (this.#queues ? undefined : neededObjection(queued, this.#settings, settings));
   }
 
   /** Before the clients' rules are applied again. */

@@ -171,6 +171,21 @@ describe('the guard: assignments that lose their endpoints', () => {
       expect(world.look()).to.equal('');
     });
 
+  it('what was lost longer ago than a bake does not count, whatever else is held meanwhile', () => {
+    const few: Holder = { key: 'few', upstream: 'script', role: 'named' };
+    const small = (count: number): readonly Put[] =>
+      ['x', 'y'].map((name) => assignment(name, count, '', when({ env: 'few' })));
+    world.saysTo(few, small(1));
+    world.saysTo(few, small(0));
+    expect(world.look()).to.match(/^2 of 2 eds/);
+    for (const name of ['a', 'b', 'c']) {
+      world.says(eds, assignments({ [name]: 0 }));
+      world.clock.advance(bakeMs + 1);
+    }
+    expect(world.look()).to.match(/^2 of 2 eds/);
+    expect(world.empty('released')).to.equal('abc');
+  });
+
   it('what was lost longer ago than a bake does not count', () => {
     world.says(eds, assignments({ a: 0, b: 0 }));
     world.clock.advance(bakeMs + 1);

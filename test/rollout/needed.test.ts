@@ -117,6 +117,19 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
     expect(world.after()).to.equal('old new a, cds old queued, eds a queued, rds web discarded');
   });
 
+  it('is not taken from everybody by a reload', () => {
+    const world = discarded();
+    world.removes(cds, 'old');
+    world.after();
+    const why =
+      'while something discarded or frozen needs what would go (cds: 1 name): wait until the control plane sends something else, or run "distributary unfreeze", then send SIGHUP';
+    expect(world.rollout.objectionTo(undefined)).to.equal(`rollout: it cannot be taken out ${why}`);
+    expect(world.rollout.objectionTo(withoutCanaries([rds]))).to.equal(
+      `rollout.types: cds cannot be taken out ${why}`,
+    );
+    expect(world.rollout.objectionTo(withoutCanaries([cds, rds]))).to.equal(undefined);
+  });
+
   it('goes when upstream says something else that everybody gets', () => {
     const world = discarded();
     world.removes(cds, 'old');
