@@ -317,6 +317,7 @@ for (const workers of cases(2, 0)) {
       using pool = new ClientPool(second.xds, connections);
       const clients = await fleetOf(pool, { a: '1' });
       const [frozen] = (await reaches(second, 'FROZEN')).freezes;
+      expect(await second.metric('frozen')).to.equal(1);
       expect(frozen?.operator).to.match(/^127\.0\.0\.1:\d+$/);
       await eventually(async () => expect((await rolloutOf(second)).names).to.deep.equal(['a']));
       expect((await operate(second, 'Unfreeze', { type: 'cds' })).body['message']).to.match(
