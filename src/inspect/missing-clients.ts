@@ -37,7 +37,8 @@ interface Missing {
 
 /**
  * The streams that end in this process. Clients that poll say later what they made of it: they do not count. `lacks`:
- * who asks for something and gets nothing has not accepted it.
+ * who asks for something and gets nothing, or no answer yet, has not accepted it. Streams of workers ask for what their
+ * clients have polled for, too.
  */
 export function acceptanceOf(
   relay: Relay,
@@ -103,11 +104,18 @@ function looked(
     const missing = notAccepted(subscription, query.names);
     if (missing === undefined) continue;
     subscribes = true;
-    const absent = relay === undefined ? [] : missingOf(type, relay).filter(isAbout(query.names));
-    for (const one of [...missing, ...absent.slice(0, maxListed).map(({ name }) => notThere(name))])
-      found.push(row(stream, type, one));
+    const more =
+      relay === undefined
+        ? missing.filter(({ why }) => why !== unanswered)
+        : [...missing, ...absentOf(type, relay, query)];
+    for (const one of more) found.push(row(stream, type, one));
   }
   return subscribes ? found : undefined;
+}
+
+function absentOf(type: TypeStream, relay: Relay, { names }: AcceptanceQuery): readonly Missing[] {
+  const absent = missingOf(type, relay).filter(isAbout(names));
+  return absent.slice(0, maxListed).map(({ name }) => notThere(name));
 }
 
 function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Missing): Plain<MissingClient> {
@@ -118,6 +126,8 @@ function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Miss
 function notAccepted(subscription: Subscription, names: ReadonlySet<string>): readonly Missing[] | undefined {
   const whole = ofWhole(subscription);
   if (names.size === 0) return whole;
+  // Nearly always, and it has everything: what a wildcard shows of 2,000 names is not looked at.
+  if (whole.length === 0 && subscription.selection.hasCollection) return [];
   const asked = [...subscription.holdings()].filter(
     ({ name, canonical }) => names.has(name) || names.has(canonical),
   );
@@ -161,7 +171,8 @@ const lacking =
   (name: string): Missing => ({ name, state, why });
 
 export const notAcknowledged = 'it was sent, and the client has not acknowledged it';
-const unknownYet = lacking('NOT_SENT', 'upstream has not answered yet');
+const unanswered = 'upstream has not answered yet';
+const unknownYet = lacking('NOT_SENT', unanswered);
 const notSent = lacking('NOT_SENT', 'the newest version has not been sent yet');
 const notThere = lacking('MISSING', 'the client subscribes to it, and it does not exist for this client');
 const notAnswered = lacking('STALE', notAcknowledged);

@@ -6,7 +6,7 @@ import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { ModelPlane } from './support/model-plane.ts';
-import { RelayProcess } from './support/relay.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
 import { readyOf } from './support/relay-state.ts';
 import { Connections } from './support/variant-client.ts';
 import { writeVariants } from './support/variant-files.ts';
@@ -190,6 +190,28 @@ for (const workers of cases(0, 2)) {
           `http://${relay.admin}: xdstp name "xdstp://a": it is not of the form xdstp://[authority]/type/id`,
         ]);
       }
+    });
+
+    it('what was polled for, and no control plane answers, holds nobody up', async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { shop: '1' });
+      await using relay = await RelayProcess.start({
+        upstreams: [upstream(plane.address, 'SOTW')],
+        rest: { address: '127.0.0.1:0' },
+        workers,
+      });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('cds', { names: ['*'] });
+      await client.gets('cds', ['shop: 1']);
+      const polled = await fetch(`http://${relay.rest}/v3/discovery:endpoints`, {
+        method: 'POST',
+        headers: { 'content-type': 'application/json' },
+        body: JSON.stringify({ node: { id: 'a' }, resource_names: ['nobody'] }),
+      });
+      expect(polled.status).to.equal(503);
+      const well = await wait(relay, '--timeout', '20s');
+      expect(well.code, well.out + well.err).to.equal(0);
     });
 
     it('a client that asks and gets nothing is not there yet', async () => {
