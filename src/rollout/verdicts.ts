@@ -334,13 +334,15 @@ const isUndecided = (masked: PendingName['masked']): boolean =>
 
 /** So many rejections of streams that are gone are kept apart. */
 const mostLeft = 100;
+/** Who takes back a rejection that often rejects it: each time the change is held, and goes on. */
+const mostTakenBack = 3;
 
 type Rejected = Extract<Standing, { readonly kind: 'rejected' }>;
 
 /**
  * What canaries reject of what waits. A rejection lasts until its stream accepts what it rejected, or upstream says
  * something else there. That the stream ends, unsubscribes, or is no canary any more does not end it: the next canary
- * of the class would be shown what is known to be bad.
+ * of the class would be shown what is known to be bad. Nor does it if a stream accepts and rejects it in turn.
  */
 export class Rejections {
   readonly #live = new Map<CanaryStream['stream'], Rejected>();
@@ -348,6 +350,8 @@ export class Rejections {
   #left: Rejected[] = [];
   /** The names of those that were too many. */
   #more: Rejected | undefined;
+  /** How often streams have taken one back, since upstream has said something else. */
+  readonly #takenBack = new Map<CanaryStream['stream'], number>();
   /** Undefined: to be made anew. */
   #verdicts: readonly Verdict[] | undefined;
 
@@ -372,6 +376,7 @@ export class Rejections {
 
   /** These names wait with another content now, or wait no more. */
   changed(names: ReadonlySet<string>): void {
+    this.#takenBack.clear();
     const isOver = (one: Rejected): boolean => !one.names.isDisjointFrom(names);
     const left = this.#left.filter((one) => !isOver(one));
     if (left.length < this.#left.length) this.#verdicts = undefined;
@@ -392,7 +397,7 @@ export class Rejections {
       if (rejected.names.isDisjointFrom(waiting)) continue;
       const now = seen.get(stream);
       if (now === undefined || !subscribesTo(now, rejected.names)) this.#leave(stream, rejected);
-      else if (now.standing.kind === 'accepted') this.#forget(stream);
+      else if (now.standing.kind === 'accepted') this.#takeBack(stream, rejected);
     }
     for (const { stream, standing } of canaries) {
       if (standing.kind !== 'rejected' || !standing.isFinal) continue;
@@ -405,6 +410,12 @@ export class Rejections {
 
   ended(stream: CanaryStream['stream'], standing: Standing): void {
     if (standing.kind === 'rejected' && standing.isFinal) this.#leave(stream, standing);
+  }
+
+  #takeBack(stream: CanaryStream['stream'], rejected: Rejected): void {
+    countIn(this.#takenBack, stream, 1);
+    if ((this.#takenBack.get(stream) ?? 0) < mostTakenBack) this.#forget(stream);
+    else this.#leave(stream, rejected);
   }
 
   /** A client that comes and goes adds nothing. */

@@ -91,6 +91,22 @@ describe('rejections of canaries', () => {
     });
   }
 
+  it('stay when they were taken back three times, until upstream says something else', () => {
+    const rejections = new Rejections();
+    const isRejected = (): boolean => verdictOn(rejections.verdicts, waiting) !== undefined;
+    const turns = Array.from({ length: 5 }, () => {
+      rejections.observe([says(rejects())], waiting);
+      rejections.observe([says(accepted)], waiting);
+      return isRejected();
+    });
+    expect(turns).to.deep.equal([false, false, true, true, true]);
+    rejections.changed(names('web'));
+    expect(isRejected()).to.equal(false);
+    rejections.observe([says(rejects())], waiting);
+    rejections.observe([says(accepted)], waiting);
+    expect(isRejected()).to.equal(false);
+  });
+
   it('of many who have left, each name stays rejected until it changes', () => {
     const rejections = new Rejections();
     const name = (at: number): ReadonlySet<string> => names(`n${at}`);
