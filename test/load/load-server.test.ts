@@ -309,6 +309,25 @@ describe('to whom clients report', () => {
   });
 });
 
+describe('new rules', () => {
+  it('reach a fleet over several turns, and who reports before its turn first', () => {
+    const { clock, server, renewed } = setUp();
+    const fleet = Array.from({ length: 500 }, (_, at) => {
+      const stream = new Stream();
+      server.accept(stream);
+      stream.send({ node: { id: `node-${at}` } });
+      return stream;
+    });
+    server.reload();
+    const first = renewed();
+    expect(first).to.be.within(1, 100);
+    fleet.at(-1)?.send(small);
+    expect(renewed()).to.equal(first + 1);
+    for (let turn = 0; turn < 20; turn++) clock.advance(0);
+    expect(renewed()).to.be.within(501, 502);
+  });
+});
+
 describe('what a control plane asks for', () => {
   it('is told to a fleet over several turns, and only the last of it', () => {
     const { clock, plane, server } = setUp();
