@@ -38,7 +38,7 @@ describe('what is kept of a node', () => {
       subZone,
       kept.metadata.get('env'),
     ];
-    for (const text of texts) expect(String(text).length).to.be.within(4097, 16_388);
+    for (const text of texts) expect(text).to.have.length.within(4097, 16_388);
     expect(kept.clientFeatures).to.have.lengthOf(100);
   });
 });
