@@ -192,6 +192,8 @@ export interface Operation {
   readonly type: TypeUrl | undefined;
   readonly upstream: string | undefined;
   readonly reason: string;
+  /** To promote from; undefined: from whichever it is. */
+  readonly wave: number | undefined;
   /** Who. */
   readonly operator: string;
 }
@@ -199,7 +201,12 @@ export interface Operation {
 /** Throws INVALID_ARGUMENT without a reason: the log must say why. */
 export function operationOf(
   verb: Operation['verb'],
-  { upstream, type, reason }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'>,
+  {
+    upstream,
+    type,
+    reason,
+    wave = 0,
+  }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'> & Partial<Pick<Request<'promote'>, 'wave'>>,
   operator: string,
 ): Operation {
   if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
@@ -208,6 +215,7 @@ export function operationOf(
     type: optionalType(type),
     upstream: upstream === '' ? undefined : upstream,
     reason,
+    wave: wave === 0 ? undefined : wave,
     operator,
   };
 }

@@ -50,17 +50,23 @@ through the rollout.`,
   ({ pending }) => `unfrozen; ${counted(pending, 'name')} pending`,
 );
 
-export const promote = operation(
-  {
-    name: 'promote',
-    does: 'ends the wave of a change now',
-    about: `Ends the wave that a change is in now (rollout.waves): it goes to the next wave, or to everybody after the last one. With
+export const promote = relayCommand({
+  name: 'promote',
+  does: 'ends the wave of a change now',
+  about: `Ends the wave that a change is in now (rollout.waves): it goes to the next wave, or to everybody after the last one. With
 mode: MANUAL each wave waits for this. What is held is not promoted: release or discard it.`,
-  },
-  (rpc, request) => rpc.promote(request),
-  ({ promoted, wave, waves }) =>
-    `promoted: ${counted(promoted, 'name')}; wave ${wave} of ${waves} is over${wave >= waves ? ', everybody gets it' : ''}`,
-);
+  flags: { ...flags, wave: count('N', 'only what is in this wave: twice by accident ends it once', 0) },
+  exit: '0, or 1 if the relay refuses, with the reason on stderr.',
+  ask:
+    (request) =>
+    async ({ rpc }) => {
+      const response = await rpc.promote(request);
+      const { promoted, wave, waves } = response;
+      const isLast = wave >= waves ? ', everybody gets it' : '';
+      const text = `promoted: ${counted(promoted, 'name')}; wave ${wave} of ${waves} is over${isLast}`;
+      return answer(response, () => text);
+    },
+});
 
 export const release = operation(
   {

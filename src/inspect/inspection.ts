@@ -384,7 +384,7 @@ const operations: Operations = {
   ],
   promote: [
     'an operator has ended a wave',
-    ({ type, upstream, reason }, { rollout }) => rollout.promote({ type, upstream }, reason),
+    ({ type, upstream, reason, wave }, { rollout }) => rollout.promote({ type, upstream }, reason, wave),
   ],
   release: ['an operator has released changes', release],
   discard: [

@@ -1,6 +1,8 @@
+import { type Scope, scopeText } from '../model/holds.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { counted } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
+import type { Judge } from './judge.ts';
 import type { RolloutSettings } from './seams.ts';
 
 type Gating = Pick<RolloutSettings, 'waves' | 'types'> & Partial<RolloutSettings>;
@@ -95,4 +97,13 @@ export function reloadObjection(
 function listed(names: readonly Pick<PendingName, 'type'>[]): string {
   const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
   return `${types}: ${counted(names.length, 'name')}`;
+}
+
+/** Of changes that all are held, or in another wave than the one that is to end. */
+export function whyNotPromoted(changes: readonly { readonly judge: Judge }[], filter: Scope): string {
+  const [other] = changes.flatMap(({ judge }) => (judge.state.kind === 'HELD' ? [] : [judge]));
+  if (other !== undefined) return `it is in wave ${other.wave}: nothing is in the wave that is to end`;
+  const [held] = changes.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
+  if (held !== undefined) return `it is held (${held.reason}): ${operations} decides`;
+  return `${scopeText(filter)} is frozen: unfreeze it first`;
 }

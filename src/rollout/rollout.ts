@@ -19,7 +19,7 @@ import {
   verdictOn,
 } from './judge.ts';
 import { Needed } from './needed.ts';
-import { neededObjection, operations, reloadObjection } from './reload-objection.ts';
+import { neededObjection, reloadObjection, whyNotPromoted } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
 import { plainHash } from './rollout-file.ts';
 import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
@@ -263,18 +263,17 @@ export class Rollout {
     return ok(names.length);
   }
 
-  /** Ends the wave of what waits, but for what is held. The error: nothing waits, or all is held. */
-  promote(filter: Scope, reason: string): Result<Promoted> {
+  /** Ends the wave of what waits, but for what is held. The error: nothing waits (in that wave), or all is held. */
+  promote(filter: Scope, reason: string, only?: number): Result<Promoted> {
     const found = matching(this.#options.gate.pending, filter);
     if (!found.ok) return found;
     this.#look();
     const keys = keysOf(found.value);
     const all = this.#changes.rows.filter((row) => !row.keys.isDisjointFrom(keys));
-    const [held] = all.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
-    const rows = all.filter(({ judge }) => judge.state.kind !== 'HELD');
-    if (rows.length === 0 && held !== undefined)
-      return fail(`it is held (${held.reason}): ${operations} decides`);
-    if (rows.length === 0) return fail(`${scopeText(filter)} is frozen: unfreeze it first`);
+    const rows = all.filter(
+      ({ judge }) => judge.state.kind !== 'HELD' && judge.wave === (only ?? judge.wave),
+    );
+    if (rows.length === 0) return fail(whyNotPromoted(all, filter));
     const names = rows.flatMap((row) => row.names);
     const wave = Math.min(...rows.map(({ judge }) => judge.wave));
     this.#options.events.decided(names, reason);
