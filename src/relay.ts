@@ -386,11 +386,7 @@ export class Relay implements UpstreamSink {
     this.#mayHoldUnwanted = true;
     try {
       // First: that nobody subscribes to it is nothing that upstream has said of it.
-      const sharing = new Set<string>();
-      this.#each(interest, (upstream) => {
-        if (upstream.shares?.(interest) === true) sharing.add(upstream.name);
-      });
-      const commits = this.#stores.removeInterest(interest, sharing);
+      const commits = this.#stores.removeInterest(interest);
       this.#each(interest, (upstream) => upstream.unsubscribe(interest));
       const left = before - this.store.variants(interest.type);
       if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);

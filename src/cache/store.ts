@@ -316,16 +316,16 @@ export class Store extends CatalogReader {
 
   /**
    * The interest has ended, and what only this interest saw is dropped. Returns a commit if others can see that: a restored
-   * variant was kept for this interest only. `sharing`: upstreams that go on having what it has shown (`Upstream.shares`).
+   * variant was kept for this interest only.
    */
-  removeInterest(interest: Interest, sharing: ReadonlySet<string> = new Set()): Commit | undefined {
+  removeInterest(interest: Interest): Commit | undefined {
     const table = this.tables.of(interest.type);
     const version = this.version(interest);
     if (table.interests.delete(interest)) this.tables.counts.interestBytes -= interestBytes(interest);
     this.tables.journal.interest(interest);
     const held = this.held.open(table);
     const changes = new CommitChanges(held?.changing);
-    dropContentOf(table, interest, sharing, changes, held?.leaving);
+    dropContentOf(table, interest, changes, held?.leaving);
     this.held.interestEnded(table, interest);
     this.tables.forgetIfEmpty(table);
     if (changes.names.size === 0) return undefined;
@@ -476,7 +476,6 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
-  sharing: ReadonlySet<string>,
   changes: CommitChanges,
   dropping: ((entry: CacheEntry) => void) | undefined,
 ): void {
@@ -487,7 +486,7 @@ function dropContentOf(
     const cached = table.resources.get(name);
     if (cached === undefined) continue;
     for (const entry of cached.variants.match(parameters)) {
-      if (isSeen(table, name, entry) || staysWith(sharing, entry)) continue;
+      if (isSeen(table, name, entry)) continue;
       dropping?.(entry);
       table.remove(cached, entry);
       dropped(name);
@@ -501,11 +500,6 @@ function dropContentOf(
   }
   remover.releaseRestored(interest);
 }
-
-/** Of these upstreams: they say so when it goes. What is restored they do not know of. */
-const staysWith = (upstreams: ReadonlySet<string>, { holders }: CacheEntry): boolean =>
-  upstreams.size > 0 &&
-  holders.some(({ upstream, restored }) => restored !== true && upstreams.has(upstream));
 
 /** Whether an interest other than `except` sees a variant. */
 function isSeen(table: TypeTable, name: ResourceName, entry: CacheEntry, except?: Interest): boolean {
@@ -590,8 +584,8 @@ export class SideStores {
     for (const side of this.separate) this.#stores[side].addInterest(interest);
   }
 
-  removeInterest(interest: Interest, sharing: ReadonlySet<string> = new Set()): readonly Commit[] {
-    return this.#each((store) => store.removeInterest(interest, sharing));
+  removeInterest(interest: Interest): readonly Commit[] {
+    return this.#each((store) => store.removeInterest(interest));
   }
 
   /** Bodies that both stores have are the same: they are counted for what is released. */

@@ -89,11 +89,6 @@ export interface Upstream {
    */
   resubscribe?(interest: Interest): void;
   unsubscribe(interest: Interest): void;
-  /**
-   * Interests with other parameters share its subscription: when it ends, this goes on having all that it has shown, and
-   * would not ask for it again. Left out: what ends is given again to whoever comes next.
-   */
-  shares?(interest: Interest): boolean;
   /** The last client of this interest has left. The subscription stays for `cache.idle_ttl`. */
   markIdle?(interest: Interest): void;
   /** Somebody subscribes again to what was idle. */

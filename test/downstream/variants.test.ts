@@ -3,7 +3,7 @@ import { expect } from 'chai';
 import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
-import type { Interest, Put } from '../../src/model/transaction.ts';
+import type { Put } from '../../src/model/transaction.ts';
 import type { ParameterRule } from '../../src/security/derive-parameters.ts';
 import {
   type DeltaClient,
@@ -57,23 +57,6 @@ function says(
 }
 
 describe('variants (protocol §5, TP2)', () => {
-  it('of an interest that ends stay, if the subscription upstream is that of others: it would say nothing again', () => {
-    const relay = new InMemoryRelay();
-    const sharing = {
-      shares: (one: Interest): boolean => relay.upstream.interests.size > 1 && one.type === eds,
-    };
-    Object.assign(relay.upstream, sharing);
-    locating(relay, ['x', { env: 'prod' }]);
-    const other = locating(relay, ['x', { env: 'test' }]);
-    says(relay, [xProd, variant('x', 't', test)]);
-    expect(told(other.one())).to.deep.equal(['+x {env == "test"} t']);
-    other.disconnect();
-    relay.clock.advance(700_000);
-    expect(relay.upstream.interests.size).to.equal(1);
-    const next = locating(relay, ['x', { env: 'test' }]);
-    expect(told(next.one())).to.deep.equal(['+x {env == "test"} t']);
-  });
-
   describe('locators', () => {
     it('over delta: resource_name with the constraints as the control plane wrote them, and no name', () => {
       const relay = new InMemoryRelay();

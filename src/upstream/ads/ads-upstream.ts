@@ -150,10 +150,6 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#admitWaiting();
   }
 
-  shares(interest: Interest): boolean {
-    return this.#sessionOf(interest)?.shares(interest) ?? false;
-  }
-
   markIdle(interest: Interest): void {
     if (this.#isRefused(interest)) {
       this.#connection.sink.endIfIdle?.(interest); // upstream does not update it

@@ -129,10 +129,6 @@ export class Session {
     this.suspicion.removeInterest(interest.type, roleOf(interest));
   }
 
-  shares(interest: Interest): boolean {
-    return this.#streamOf(interest)?.machine.shares(interest) ?? false;
-  }
-
   /** Nobody subscribes to it any more. */
   markIdle(interest: Interest): void {
     this.#idle.add(interest);

@@ -148,10 +148,6 @@ export class StreamMachine extends StreamEffects {
     this.#types.get(interest.type)?.unsubscribe(interest);
   }
 
-  shares(interest: Interest): boolean {
-    return this.#types.get(interest.type)?.subscriptions.isShared(interest) ?? false;
-  }
-
   /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
   resume(interest: Interest): void {
     this.#types.get(interest.type)?.resume(interest);

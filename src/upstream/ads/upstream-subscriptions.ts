@@ -164,11 +164,6 @@ export class UpstreamSubscriptions {
     return this.#bySelector.get(selector)?.get(this.locators ? parameters : NO_PARAMETERS);
   }
 
-  /** Others have the same subscription, with other parameters. */
-  isShared(interest: Interest): boolean {
-    return (this.covering(interest)?.interests.size ?? 0) > 1;
-  }
-
   has(subscription: UpstreamSubscription): boolean {
     return this.#bySelector.get(subscription.selector)?.get(subscription.parameters) === subscription;
   }
