@@ -61,9 +61,10 @@ export function inDoubt(
   const waiting = new Set(later);
   // By what shows it: thousands of globs that wait are not held against thousands of resources.
   const mayAnswer = (identity: Identity): boolean =>
-    subscriptions
-      .collecting(identity.name)
-      .some((one) => waiting.has(one) && one.shows(identity) && !lacksSome(one));
+    // An error may be about a glob itself.
+    [...subscriptions.collecting(identity.name), ...subscriptions.named(identity.name)].some(
+      (one) => waiting.has(one) && one.shows(identity) && !lacksSome(one),
+    );
   const isDoubtful = (): boolean =>
     isEmpty ? !later.every(lacksSome) : puts.some(mayAnswer) || resourceErrors.some(mayAnswer);
   return answered.size > 0 || isDoubtful() ? later : [];

@@ -392,13 +392,14 @@ export class DeltaType extends SubscribedType {
 
   /** What is subscribed by this alias alone: it cannot be resolved any more (protocol §4.8). */
   #onlyCalled(alias: ResourceName, bodies: DeltaReading['bodies']): readonly AckedVariant[] {
+    const { subscriptions } = this;
+    // It says so to one of several locators: which, is not said. Nor is it an answer to one that has ended.
+    if (subscriptions.named(alias).length !== 1 || this.unansweredUnsubscribed.of(alias).length > 0)
+      return [];
+    const isOther = (one: string): boolean =>
+      one !== alias && subscriptions.named(resourceName(one)).length > 0;
     const isOnly = ({ name, aliases, constraints }: AckedVariant): boolean =>
-      name !== alias &&
-      this.subscriptions.matching(
-        name,
-        aliases.filter((one) => one !== alias),
-        constraints,
-      ).length === 0;
+      name !== alias && subscriptions.matching(name, [], constraints).length === 0 && !aliases.some(isOther);
     return this.acked.called(alias).filter((variant) => !bodies.has(variant) && isOnly(variant));
   }
 
