@@ -106,9 +106,13 @@ export class ShrinkGuard implements UpstreamSink {
   streamReopened(holders: readonly string[]): void {
     for (const holder of holders) {
       const types = this.#watched.get(holder);
-      for (const [type, watched] of types ?? [])
-        if (holdsNothing(watched)) types?.delete(type);
-        else watched.until = undefined;
+      for (const [type, watched] of types ?? []) {
+        if (watched.pending === undefined) types?.delete(type);
+        else {
+          watched.pending.isFromBefore = true;
+          Object.assign(watched, { until: undefined, most: 0, removed: 0 });
+        }
+      }
     }
     this.#sink.streamReopened?.(holders);
   }
@@ -235,6 +239,7 @@ export class ShrinkGuard implements UpstreamSink {
     const known = watched.pending;
     const pending: NonNullable<WatchedType['pending']> = known ?? {
       since: clock.now(),
+      isFromBefore: false,
       variants: new VariantSet(),
       resolved: new Set(),
       deadline: this.#deadline(watched),
@@ -281,7 +286,7 @@ export class ShrinkGuard implements UpstreamSink {
     for (const one of this.#options.cache.heldBy(type, holder.key)) {
       if (pending.variants.has(one)) removals.push({ name: one.name, constraints: one.constraints });
     }
-    watched.removed += removals.length;
+    if (!pending.isFromBefore) watched.removed += removals.length;
     const { version } = pending;
     const resolved = [...pending.resolved];
     if (removals.length > 0 || resolved.length > 0) {
@@ -311,6 +316,8 @@ interface WatchedType {
   pending:
     | {
         readonly since: number;
+        /** An earlier stream has removed some of it. */
+        isFromBefore: boolean;
         readonly variants: VariantSet;
         /** Interests whose confirmation would remove restored variants. */
         readonly resolved: Set<Interest>;

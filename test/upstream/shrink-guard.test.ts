@@ -141,6 +141,18 @@ describe('the shrink guard', () => {
     expect(bench.held).to.equal(9);
   });
 
+  it('what an operator releases of an earlier stream does not count for the new one', () => {
+    bench.reconnect();
+    bench.full('c0', 'c1', 'c2', 'c3');
+    expect(bench.held).to.equal(6);
+    bench.reconnect();
+    bench.full('c0', 'c1', 'c2', 'c3');
+    bench.guard.release();
+    expect(bench.cached).to.have.length(4);
+    bench.removes('c0', 'c1');
+    expect([bench.held, bench.cached.length]).to.deep.equal([0, 2]);
+  });
+
   it('a wall clock that is set does not end that time', () => {
     bench.reconnect();
     bench.full(...names(10));

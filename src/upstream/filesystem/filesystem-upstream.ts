@@ -249,7 +249,7 @@ export class FilesystemUpstream implements Upstream {
     const before = this.#published.get(type);
     const content = before?.content ?? emptyContent;
     const complete = this.#isComplete(type);
-    this.#published.dropUnused((one) => one.content === emptyContent);
+    this.#published.dropUnused((one) => one.complete && one.content === emptyContent);
     this.#published.set(type, { content, complete });
     const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
     // Given again, as the cache may have dropped what nobody subscribed to.
