@@ -352,7 +352,7 @@ describe('waves for an operator', () => {
       /^CANARY in wave 1 of 3: accepted by 1 of 1 client: [^\n]*MANUAL[^\n]*\nnot accepted/,
     );
     const both = await Promise.all([promote('--wave', '1'), promote('--wave', '1')]);
-    const [done, again] = both.toSorted((a, b) => a.code - b.code);
+    const [done, again] = both.toSorted((a, b) => Number(a.code) - Number(b.code));
     expect(done?.out).to.include('promoted: 1 name; wave 1 of 3 is over');
     expect(again?.err).to.include('it is in wave 2: nothing is in the wave that is to end');
     expect((await run('wait', '--wave', '2', '--timeout', '30s', ...at)).code).to.equal(0);
