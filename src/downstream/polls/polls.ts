@@ -557,6 +557,9 @@ export const fetchRoutes: ReadonlyMap<string, TypeInfo> = new Map(
 
 const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 
+/** A place of an account. */
+const unreadAnswers = 'answers to Fetch that are not read';
+
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
 export class FetchCall implements StreamHandler {
   readonly #info: TypeInfo;
@@ -616,7 +619,7 @@ export class FetchCall implements StreamHandler {
         return;
       }
       // What its peer has not read of earlier answers.
-      const held = read.value.client.exempt ? undefined : heldTooMuch(peer);
+      const held = peer.account.count(unreadAnswers) === 0 ? undefined : heldTooMuch(peer);
       if (held !== undefined) {
         this.#refuse(held);
         return;
@@ -629,6 +632,7 @@ export class FetchCall implements StreamHandler {
       }
       this.#unread = bytes.length;
       peer.account.keeps(this.#unread);
+      peer.account.enter(unreadAnswers);
       this.progressed();
     });
   }
@@ -647,7 +651,9 @@ export class FetchCall implements StreamHandler {
 
   closed(): void {
     this.#timer.cancel();
-    this.#stream.peer.account.keeps(-this.#unread);
+    const { account } = this.#stream.peer;
+    if (this.#unread > 0) account.leave(unreadAnswers);
+    account.keeps(-this.#unread);
     this.#unread = 0;
     this.#cancel?.();
   }
