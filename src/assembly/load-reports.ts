@@ -99,8 +99,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     // Workers ask their clients.
     ownIntervalMs: () => (role === 'primary' ? undefined : core.traffic.intervalMs),
     upstream: (name) => loadUpstream(core, role, name),
-    // The feed takes all in one (workers/feed.ts).
-    ...(role === 'worker' ? { largestMessage: Number.POSITIVE_INFINITY } : {}),
+    // 100,000 rows have 20 MB as a rule, and the feed takes much more (workers/feed.ts).
+    ...(role === 'worker' ? { largestMessage: 64 << 20 } : {}),
     // What a worker has, it has for its clients: the primary holds back.
     holdsBack: (name) =>
       role !== 'worker' && core.relay.gate.pending.some(({ upstream }) => upstream === name),
@@ -173,12 +173,14 @@ function reporting(upstreams: Config['upstreams']): readonly AdsUpstreamConfig[]
   return upstreams.filter((one) => one.kind === 'ads').filter((one) => one.loadReports === 'AGGREGATE');
 }
 
+/** `before`: the names of upstreams to which it reported by other rules. */
 function reportingClient(
   core: LoadParts,
   requests: readonly (readonly [LoadOutcome, Tally])[],
   client: ClientContext,
   peer: Peer,
   stream: string,
+  before: ReadonlySet<string> = new Set(),
 ): ReportingClient {
   const { traffic } = core;
   const { access, nodeKey: node, classKey, loadOrigin: origin } = client;
@@ -188,7 +190,7 @@ function reportingClient(
     readonly config?: Config;
     readonly own: ReadonlySet<string>;
     readonly targets: readonly LoadTarget[];
-  } = { own: new Set(), targets: [] };
+  } = { own: before, targets: [] };
   return {
     of,
     origin,
@@ -236,7 +238,7 @@ function reportingClient(
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);
-      return again && reportingClient(core, requests, again, peer, stream);
+      return again && reportingClient(core, requests, again, peer, stream, last.own);
     },
   };
 }
