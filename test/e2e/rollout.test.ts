@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
 import { z } from 'zod';
-import { cases, longTest } from '../support/cases.ts';
+import { cases } from '../support/cases.ts';
 import { always, eventually } from './support/eventually.ts';
 import { get } from './support/http.ts';
 import { ModelPlane } from './support/model-plane.ts';
@@ -332,53 +332,50 @@ for (const workers of cases(2, 0)) {
       await first.stop();
     });
 
-    longTest(
-      'killed again and again while a change is held: nobody but the canary ever hears of it',
-      async () => {
-        await using plane = await ModelPlane.start();
-        plane.set('cds', { a: '1' });
-        using directory = temporaryDirectory();
-        const persistent = config(plane, {}, { cache: { persistence: { path: directory.path } } });
-        const heardBad = new Set<string>();
-        for (let round = 0; round <= 3; round++) {
-          const relay = await RelayProcess.start(persistent);
-          using pool = new ClientPool(relay.xds, connections);
-          // The canary of before comes last.
-          const order = ids.toSorted((a, b) => Number(heardBad.has(a)) - Number(heardBad.has(b)));
-          const clients = new Map(order.map((id) => [id, pool.open('delta', id)]));
-          for (const [id, client] of clients) {
-            client.rejects = ({ resources }) => {
-              if (resources.get('a') !== 'bad') return undefined;
-              heardBad.add(id);
-              return 'no such filter';
-            };
-            client.subscribe('cds');
-          }
-          const released = round < 3 ? '1' : '2';
-          if (round === 0) {
-            for (const client of clients.values()) await client.gets('cds', { a: '1' });
-            plane.set('cds', { a: 'bad' });
-          }
-          if (round < 3) {
-            await reaches(relay, 'HELD');
-            for (const [id, client] of clients) {
-              if (!heardBad.has(id)) await client.gets('cds', { a: released });
-            }
-            await eventually(async () => expect(await relay.metric('persistence_lag_seconds')).to.equal(0));
-            // What is not on the disk yet, a kill may take with it.
-            await eventually(() =>
-              expect(readFileSync(join(directory.path, 'rollout.json'), 'utf8')).to.include('no such filter'),
-            );
-          } else {
-            plane.set('cds', { a: '2' });
-            for (const client of clients.values()) await client.gets('cds', { a: released });
-          }
-          relay.signal(round < 3 ? 'SIGKILL' : 'SIGTERM');
-          await relay.stop();
+    it('killed again and again while a change is held: nobody but the canary ever hears of it', async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { a: '1' });
+      using directory = temporaryDirectory();
+      const persistent = config(plane, {}, { cache: { persistence: { path: directory.path } } });
+      const heardBad = new Set<string>();
+      for (let round = 0; round <= 3; round++) {
+        const relay = await RelayProcess.start(persistent);
+        using pool = new ClientPool(relay.xds, connections);
+        // The canary of before comes last.
+        const order = ids.toSorted((a, b) => Number(heardBad.has(a)) - Number(heardBad.has(b)));
+        const clients = new Map(order.map((id) => [id, pool.open('delta', id)]));
+        for (const [id, client] of clients) {
+          client.rejects = ({ resources }) => {
+            if (resources.get('a') !== 'bad') return undefined;
+            heardBad.add(id);
+            return 'no such filter';
+          };
+          client.subscribe('cds');
         }
-        expect([...heardBad]).to.have.length(1);
-      },
-    );
+        const released = round < 3 ? '1' : '2';
+        if (round === 0) {
+          for (const client of clients.values()) await client.gets('cds', { a: '1' });
+          plane.set('cds', { a: 'bad' });
+        }
+        if (round < 3) {
+          await reaches(relay, 'HELD');
+          for (const [id, client] of clients) {
+            if (!heardBad.has(id)) await client.gets('cds', { a: released });
+          }
+          await eventually(async () => expect(await relay.metric('persistence_lag_seconds')).to.equal(0));
+          // What is not on the disk yet, a kill may take with it.
+          await eventually(() =>
+            expect(readFileSync(join(directory.path, 'rollout.json'), 'utf8')).to.include('no such filter'),
+          );
+        } else {
+          plane.set('cds', { a: '2' });
+          for (const client of clients.values()) await client.gets('cds', { a: released });
+        }
+        relay.signal(round < 3 ? 'SIGKILL' : 'SIGTERM');
+        await relay.stop();
+      }
+      expect([...heardBad]).to.have.length(1);
+    });
   });
 }
 

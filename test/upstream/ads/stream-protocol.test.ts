@@ -330,7 +330,7 @@ describe('a session machine', () => {
       return user / 1000;
     };
     const others = milliseconds((at) => `name-${at}`);
-    expect(milliseconds(() => 'one-name')).to.be.below(3 * others + 200);
+    expect(milliseconds(() => 'one-name')).to.be.below(2 * others + 100);
   });
 
   it('§3.9 names that upstream never answers cost nothing with each response', () => {
