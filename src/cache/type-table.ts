@@ -342,18 +342,24 @@ export class TypeTable {
    */
   disown(upstream: string, successor: (name: ResourceName) => string): void {
     const known = new Map<string, Map<Holder, readonly Holder[]>>();
-    for (const [name, { variants }] of this.resources) {
-      for (const entry of variants.all()) {
-        if (!entry.holders.some((holder) => holder.upstream === upstream)) continue;
-        const now = successor(name);
-        const handed = getOrMake(known, now, () => new Map());
-        entry.holders = entry.holders.flatMap((one) =>
-          one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now)) : one,
-        );
-        this.restored.add(entry);
-        if (now !== upstream) this.all.journal.resource(this.type, name);
-      }
-    }
+    const hand = (name: ResourceName, entry: CacheEntry): boolean => {
+      if (!entry.holders.some((holder) => holder.upstream === upstream)) return false;
+      const now = successor(name);
+      const handed = getOrMake(known, now, () => new Map());
+      entry.holders = entry.holders.flatMap((one) =>
+        one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now)) : one,
+      );
+      if (now === upstream) return true;
+      entry.variant = { ...entry.variant, upstream: now };
+      this.all.journal.resource(this.type, name);
+      return true;
+    };
+    for (const [name, { variants }] of this.resources)
+      for (const entry of variants.all()) if (hand(name, entry)) this.restored.add(entry);
+    // What everybody or canaries go on to have, though upstream says something else.
+    for (const [name, { released, canary }] of this.#held)
+      for (const column of new Set([released, canary]))
+        if (successor(name) !== upstream) for (const entry of column?.variants.all() ?? []) hand(name, entry);
     for (const state of this.interests.all())
       if (state.answer !== undefined && state.holder?.upstream === upstream) state.answer = 'restored';
   }

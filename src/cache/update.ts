@@ -216,7 +216,9 @@ function isNeeded(
   return interests.seeingVariant(variant).some(({ interest, answer, holder }) => {
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
     const staysOpen = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
-    return isOfRole && (answer === 'restored' || staysOpen);
+    // It came after a restart, and its upstream is away: its own answer will let go of it.
+    const waits = answer === undefined && !isCollection(interest.selector);
+    return waits || (isOfRole && (answer === 'restored' || staysOpen));
   });
 }
 

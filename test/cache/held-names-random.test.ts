@@ -130,7 +130,7 @@ class Setting {
   }
 
   restamp(at: number): void {
-    const moves = [...this.store.heldBy(cds, namedHolder.key)].map(({ name, constraints: from }, index) => ({
+    const moves = [...this.store.heldBy(cds, namedHolder)].map(({ name, constraints: from }, index) => ({
       holder: namedHolder,
       name,
       from,

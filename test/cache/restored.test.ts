@@ -318,6 +318,18 @@ describe('what is restored', () => {
     expect(names(store, prod)).to.deep.equal([]);
   });
 
+  it('that others name who are not answered yet stays when the interest that it came for ends', () => {
+    const [prod, dev] = [interest('eds', 'x', { env: 'prod' }), interest('eds', 'x', { env: 'dev' })];
+    const before = storeWith(prod);
+    before.apply(says('eds', { holder: named, resources: { x: '1' }, resolved: [prod] }));
+    const store = restarted(before);
+    store.addInterest(dev);
+    store.removeInterest(prod);
+    expect(isVariant(store.peek(dev.type, dev.selector, dev.parameters))).to.equal(true);
+    store.apply(says('eds', { holder: named, resolved: [dev] }));
+    expect(store.peek(dev.type, dev.selector, dev.parameters)).to.equal('absent');
+  });
+
   it('before a first answer is nothing but a hint: it goes with the answer', () => {
     const before = storeWith(all);
     before.apply(says('cds', { resources: { a: '1', b: '1' } })); // the rest of the answer was still to come
@@ -368,6 +380,22 @@ describe('a replaced upstream', () => {
     expect([...commit.changed.keys()]).to.deep.equal(['a', 'b']);
     expect(names(store)).to.deep.equal(['a']);
     expect(unconfirmed(store, cds)).to.deep.equal([]);
+  });
+
+  it('is not who is frozen, once another one serves its names', () => {
+    const next: Holder = { key: 'next wildcard', upstream: 'next', role: 'wildcard' };
+    const store = storeWith(all);
+    store.apply(says('cds', { resources: { a: '1', b: '1' }, complete: true, resolved: [all] }));
+    store.markRestored('central', () => 'next');
+    const same = { a: '1', b: '1' };
+    store.apply(says('cds', { holder: next, resources: same, complete: true, resolved: [all] }));
+    store.held.freeze({ upstream: 'next' }, { operator: 'somebody', reason: 'a test' });
+    store.apply(says('cds', { holder: next, resources: { a: '2', b: '2' }, complete: true }));
+    const held = store.held.pending.map(({ name, upstream, masked }) => [name, upstream, masked]);
+    expect(held.toSorted()).to.deep.equal([
+      ['a', 'next', 'frozen'],
+      ['b', 'next', 'frozen'],
+    ]);
   });
 
   it('whose names another one serves from now on does not touch these, and they are written as its own', () => {

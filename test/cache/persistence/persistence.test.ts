@@ -21,6 +21,7 @@ import {
   onDisk,
   says,
   temporary,
+  wild,
 } from './support.ts';
 
 /** What the first version wrote for one resource. */
@@ -154,6 +155,39 @@ describe('persistence', () => {
     expect(again.store.version(everything)).to.equal('8');
     expect(dump(again.store)).to.equal(dump(after.store));
     await again.close();
+  });
+
+  it('keeps what is frozen over a restart, though its upstream has got another name', async () => {
+    let name = 'central';
+    const renamed = { upstreams: () => [{ ...central, name }], serves: () => name };
+    const everything = interest('cds');
+    const frozen = async (): Promise<Cache> => {
+      const cache = await open(renamed);
+      cache.store.held.freeze({}, { operator: 'somebody', reason: 'a test' });
+      return cache;
+    };
+    const seen = (cache: Cache): readonly string[] =>
+      ['a', 'b'].map((one) => {
+        const value = cache.store.sides.released.peek(type('cds'), resourceName(one), NO_PARAMETERS);
+        return isVariant(value) ? value.version : value;
+      });
+    const before = await frozen();
+    before.store.addInterest(everything);
+    const first = { resources: { a: 'one', b: 'one' }, complete: true };
+    const second = { resources: { a: 'two', b: 'one' }, complete: true };
+    before.store.apply(says('cds', { ...first, resolved: [everything] }));
+    before.store.apply(says('cds', second));
+    name = 'next';
+    before.store.markRestored('central', () => name);
+    const holder = { ...wild, key: 'next wildcard', upstream: 'next' };
+    before.store.apply(says('cds', { ...second, holder, resolved: [everything] }));
+    expect(seen(before)).to.deep.equal(['v-one', 'v-one']);
+    await before.close();
+    const after = await frozen();
+    expect(seen(after)).to.deep.equal(['v-one', 'v-one']);
+    after.store.apply(says('cds', { ...second, holder, resolved: [everything] }));
+    expect(seen(after)).to.deep.equal(['v-one', 'v-one']);
+    await after.close();
   });
 
   it('keeps what a held name shows for those who asked by the name while it was held, though the wildcard goes', async () => {
