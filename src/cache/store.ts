@@ -16,6 +16,7 @@ import type { Variant, VariantKey } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { covers, isCollection } from '../model/selection.ts';
 import {
+  type Holder,
   type Interest,
   type InterestContent,
   interestBytes,
@@ -370,13 +371,19 @@ export class Store extends CatalogReader {
       table.disown(upstream, (name) => servedBy(table.type, name) ?? upstream);
   }
 
-  /** The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed it. */
-  *heldBy(type: TypeUrl, holder: string) {
+  /**
+   * The variants of a type that one holder has; others may have them too. `restored`: its present upstream has not confirmed
+   * it. Without `isOwn` it came from siblings, or from an upstream before this one: its interests' answers remove it.
+   */
+  *heldBy(type: TypeUrl, { key, upstream, role }: Holder) {
     for (const [name, cached] of this.tables.get(type)?.resources ?? []) {
       for (const { constraints, variant, holders } of cached.variants.all()) {
-        const own = holders.find(({ key }) => key === holder);
-        if (own === undefined) continue;
-        yield { name, constraints, aliases: variant.aliases, restored: own.restored === true };
+        const own = holders.find((one) => one.key === key);
+        const isLeft = (one: Holder) =>
+          one.restored === true && one.upstream === upstream && one.role === role;
+        if (own === undefined && !holders.some(isLeft)) continue;
+        const restored = own === undefined || own.restored === true;
+        yield { name, constraints, aliases: variant.aliases, restored, isOwn: own !== undefined };
       }
     }
   }

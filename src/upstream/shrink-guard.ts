@@ -12,13 +12,19 @@ import {
 import type { HeldRemovals, UpstreamSink } from '../model/upstream.ts';
 import { VariantSet } from './variant-set.ts';
 
-type GuardedVariant = Removal & { readonly aliases: readonly string[]; readonly restored: boolean };
+interface GuardedVariant extends Removal {
+  readonly aliases: readonly string[];
+  /** Its present upstream has not confirmed it. */
+  readonly restored: boolean;
+  /** False: it came from siblings, or from an upstream before this one, and goes with the answers that it is kept for. */
+  readonly isOwn: boolean;
+}
 
 /** Times are milliseconds. */
 interface ShrinkGuardOptions {
   readonly cache: {
-    /** The variants of a type that one holder has. `restored`: its present upstream has not confirmed it. */
-    heldBy(type: TypeUrl, holder: string): Iterable<GuardedVariant>;
+    /** The variants of a type that one holder has, and what is kept for its upstream's answers. */
+    heldBy(type: TypeUrl, holder: Holder): Iterable<GuardedVariant>;
     /**
      * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
      * send again are removed.
@@ -153,7 +159,7 @@ export class ShrinkGuard implements UpstreamSink {
       return;
     }
     if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
-    const cached = this.#mayRemove(incoming) ? [...this.#options.cache.heldBy(type, holder.key)] : [];
+    const cached = this.#mayRemove(incoming) ? this.#cached(incoming) : [];
     watched.most = Math.max(watched.most, cached.length);
     const removed = this.#removedBy(incoming, cached);
     // One variant instead of another is a change, no removal: both at once would be ambiguous (protocol §5).
@@ -172,6 +178,13 @@ export class ShrinkGuard implements UpstreamSink {
   #mayRemove({ complete, removals, resolved }: Transaction): boolean {
     if (complete || removals.length > 0) return true;
     return resolved.some((interest) => this.#options.cache.isRestored(interest));
+  }
+
+  /** What is its session's, and what else the answers in it may remove. */
+  #cached({ type, holder, resolved }: Transaction): readonly GuardedVariant[] {
+    const confirmed = this.#restoredOf(resolved);
+    const all = [...this.#options.cache.heldBy(type, holder)];
+    return all.filter((one) => one.isOwn || confirmed(one).length > 0);
   }
 
   /** Undefined: removals of this type are not counted now. */
@@ -204,8 +217,9 @@ export class ShrinkGuard implements UpstreamSink {
     const stays = new VariantSet([...puts, ...heartbeats]);
     const named = new VariantSet(removals);
     const confirmed = this.#restoredOf(resolved);
+    const isRemoved = (one: GuardedVariant): boolean => one.isOwn && (complete || named.has(one));
     return cached.filter(
-      (one) => !stays.has(one) && (complete || named.has(one) || (one.restored && confirmed(one).length > 0)),
+      (one) => !stays.has(one) && (isRemoved(one) || (one.restored && confirmed(one).length > 0)),
     );
   }
 
@@ -283,7 +297,7 @@ export class ShrinkGuard implements UpstreamSink {
     pending.quietTimer?.cancel();
     // Interests may have ended meanwhile: only what is still cached is removed.
     const removals: Removal[] = [];
-    for (const one of this.#options.cache.heldBy(type, holder.key)) {
+    for (const one of this.#options.cache.heldBy(type, holder)) {
       if (pending.variants.has(one)) removals.push({ name: one.name, constraints: one.constraints });
     }
     if (!pending.isFromBefore) watched.removed += removals.length;

@@ -262,6 +262,29 @@ describe('the shrink guard', () => {
     expect(restarted.cached).to.deep.equal(['c0', 'new']);
   });
 
+  for (const [what, restored] of [
+    ['siblings', { key: 'sibling x', upstream: 'script', role: 'wildcard', restored: true }],
+    ['an upstream before it', { key: 'old wildcard', upstream: 'old', role: 'wildcard' }],
+  ] as const)
+    it(`so is what came from ${what}`, () => {
+      const other = new Bench();
+      other.store.apply(
+        transaction({
+          holder: restored,
+          type: cds,
+          puts: names(10).map((name) => put(cds, name, 'x')),
+          resolved: [everything],
+        }),
+      );
+      other.store.markRestored('old', () => 'script');
+      expect(other.cached).to.have.length(10);
+      other.full('c0');
+      other.guard.apply(transaction({ holder: wildcardHolder, type: cds, resolved: [everything] }));
+      expect([other.held, other.cached.length]).to.deep.equal([9, 10]);
+      other.guard.release();
+      expect(other.cached).to.deep.equal(['c0']);
+    });
+
   it('an answer for now removes nothing, so nothing is held back, and its release removes nothing', () => {
     const restarted = restart();
     restarted.adds('c0');
@@ -284,7 +307,7 @@ describe('the shrink guard', () => {
     bench.reconnect();
     const other = when({ env: 'test' });
     bench.says({ puts: [put(cds, 'c0', 'x', { constraints: other })], removals: env });
-    expect([...bench.store.heldBy(cds, wildcardHolder.key)].map(({ constraints }) => constraints.key))
+    expect([...bench.store.heldBy(cds, wildcardHolder)].map(({ constraints }) => constraints.key))
       .to.include(other.key)
       .and.not.include(env[0]?.constraints.key);
   });
