@@ -80,13 +80,34 @@ export function sameSuffix(claimed: string, deltaVersion: string): boolean {
 export function comingBack(
   changes: Iterable<Change>,
   deferred: ReadonlyMap<string, RetainedResource> | undefined,
+  hasExpired: (variant: Variant) => boolean,
 ): Iterable<Change> {
-  return deferred === undefined ? changes : Iterator.from(changes).map((one) => withDeferred(one, deferred));
+  return deferred === undefined
+    ? changes
+    : Iterator.from(changes).map((one) => withDeferred(one, deferred, hasExpired));
 }
 
-function withDeferred(change: Change, deferred: ReadonlyMap<string, RetainedResource>): Change {
-  const lastSent = isVariant(change.now) ? deferred.get(change.item.id)?.variant : undefined;
-  return lastSent === undefined ? change : { ...change, lastSent };
+function withDeferred(
+  change: Change,
+  deferred: ReadonlyMap<string, RetainedResource>,
+  hasExpired: (variant: Variant) => boolean,
+): Change {
+  const kept = isVariant(change.now) ? deferred.get(change.item.id) : undefined;
+  if (kept === undefined || hasExpired(kept.variant)) return change;
+  return { ...change, lastSent: kept.variant, resend: change.resend || kept.mayBeDropped === true };
+}
+
+/** With these, of a response that was rejected whole: the client has what it had before. */
+export function withDoubts(
+  deferred: ReadonlyMap<string, RetainedResource> | undefined,
+  rejected: readonly RejectedChange[],
+): ReadonlyMap<string, RetainedResource> | undefined {
+  const doubtful = rejected.flatMap(({ item: { id }, shown }) => {
+    const kept = deferred?.get(id);
+    const isShown = kept !== undefined && shown !== undefined && sameVariant(kept.variant, shown);
+    return isShown ? [[id, { ...kept, mayBeDropped: true }] as const] : [];
+  });
+  return doubtful.length === 0 ? deferred : new Map([...(deferred ?? []), ...doubtful]);
 }
 
 /** The changes of a view since a revision (-1: all of it), and the items that must be resent. */

@@ -104,7 +104,7 @@ function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, r
   // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
   if (input.deferredRemovals?.has(item.id) === true) return;
   if (isVariant(lastSent)) {
-    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent);
+    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent, resend);
     else content.remove(item, lastSent);
     return;
   }
@@ -185,14 +185,14 @@ function deferAgain(content: ResponseContent): boolean {
 /** True: the client must get a response because of this change. */
 function addChange(content: ResponseContent, change: Change): boolean {
   const { view, defers } = content.input;
-  const { item, now, lastSent } = change;
+  const { item, now, lastSent, resend } = change;
   if (isVariant(now)) {
     content.deferred.delete(item.id);
     return content.addChanged(change, now);
   }
   if (now !== 'absent' || !view.complete) return false;
   if (isVariant(lastSent) && defers({ item, variant: lastSent })) {
-    content.defer(item, lastSent);
+    content.defer(item, lastSent, resend);
     return false;
   }
   return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
@@ -359,11 +359,12 @@ class ResponseContent {
   }
 
   /** The client keeps this resource for now, and gets its errors with its removal. */
-  defer(item: Item, variant: Variant): void {
+  defer(item: Item, variant: Variant, isDoubtful: boolean): void {
     this.#newlyDeferred.add(item.id);
     const { headAt: receivedAt, errorsSentUpTo, now: deferredAt } = this.input;
     const retained = { item, variant, errorsSentUpTo: errorsSentUpTo?.(item), receivedAt, deferredAt };
-    this.deferred.set(item.id, retained);
+    const mayBeDropped = isDoubtful || this.input.isRejected(item.id, variant);
+    this.deferred.set(item.id, mayBeDropped ? { ...retained, mayBeDropped } : retained);
   }
 
   /** What was to be removed stays. Of what an earlier view showed, nothing was deferred before. */

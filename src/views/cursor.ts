@@ -1,7 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import type { Reference, References } from '../model/resource.ts';
+import type { Reference, References, Variant } from '../model/resource.ts';
 import { entryId, itemId, noIds, type Selection, type SelectionEntry, withIds } from '../model/selection.ts';
 import {
   type AnswerKind,
@@ -29,6 +29,7 @@ import {
   type RejectedChange,
   rejectedChanges,
   shownOf,
+  withDoubts,
 } from './changes.ts';
 import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
@@ -332,6 +333,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (error !== undefined && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered, this.encoding);
       if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];
+      this.#deferred = withDoubts(this.#deferred, changes);
     }
     return kind;
   }
@@ -579,7 +581,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known.response?.sent)) return known;
-    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred);
+    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#hasExpired);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
@@ -593,7 +595,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
     const isWithheld = this.#isDelta ? base?.withheld() : undefined;
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
-    const changes = comingBack(all, this.#deferred);
+    const changes = comingBack(all, this.#deferred, this.#hasExpired);
     const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
     const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
@@ -632,17 +634,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
-    return (
-      defers !== defersNothing &&
-      !(
-        this.encoding.ttl &&
-        variant.ttl !== undefined &&
-        variant.ttl.deadline <= this.#pool.options.clock.monotonic()
-      ) &&
-      this.#view.admits(variant, item.parameters) &&
-      defers({ spelling: item.spelling, variant, since })
-    );
+    if (defers === defersNothing || this.#hasExpired(variant)) return false;
+    return this.#view.admits(variant, item.parameters) && defers({ spelling: item.spelling, variant, since });
   }
+
+  /** The client's own timer has ended it. */
+  readonly #hasExpired = ({ ttl }: Variant): boolean =>
+    this.encoding.ttl && ttl !== undefined && ttl.deadline <= this.#pool.options.clock.monotonic();
 
   #changeOf(
     item: Item,

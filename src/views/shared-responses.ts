@@ -79,6 +79,8 @@ export interface RetainedResource {
   readonly deferredAt?: number;
   /** It was sent as a heartbeat: the client had accepted the content before. */
   readonly isHeartbeat?: true;
+  /** Whether the client has it is not known. */
+  readonly mayBeDropped?: true;
 }
 
 /**
