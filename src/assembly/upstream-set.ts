@@ -61,8 +61,9 @@ export class UpstreamSet {
     const before = this.#entries;
     const same = entries.length === before.length && entries.every((entry, at) => entry === before[at]);
     this.#entries = entries;
-    for (const entry of before) {
-      if (entries.includes(entry)) continue;
+    const replaced = before.filter((entry) => !entries.includes(entry));
+    this.#core.staleness.carry(replaced.map(({ upstream }) => upstream));
+    for (const entry of replaced) {
       entry.guard?.stop();
       entry.tls.close();
     }

@@ -158,7 +158,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
 
   function ready(): ReadinessReport {
     const waiting = relay.upstreams.filter(
-      (upstream) => isRequired(upstream.name) && !staleness.isRestored && !upstream.state().everConnected,
+      (upstream) => isRequired(upstream.name) && !staleness.hasServed(upstream),
     );
     const reason =
       inspected.notReadyReason() ??

@@ -5,23 +5,38 @@ import type { Upstream, UpstreamState } from '../model/upstream.ts';
 /** Since when the resources of each upstream may be out of date. A restart does not reset it. */
 export class Staleness {
   readonly #upstreams: () => readonly Upstream[];
-  /** Of upstreams that have not been current since the start. */
+  /** Of upstreams that have not been current since the start, or since a reload that has replaced them. */
   readonly #before = new Map<string, number>();
+  /** Names of which a replaced upstream was connected. */
+  readonly #served = new Set<string>();
   #restored = false;
 
   constructor(upstreams: () => readonly Upstream[]) {
     this.#upstreams = upstreams;
   }
 
-  /** A persisted cache was loaded: the relay can serve before any upstream is there (docs/operations.md, /ready). */
-  get isRestored(): boolean {
-    return this.#restored;
-  }
-
-  /** Milliseconds since the epoch, by upstream. */
+  /**
+   * A persisted cache was loaded: the relay can serve before any upstream is there (docs/operations.md, /ready).
+   * Milliseconds since the epoch, by upstream.
+   */
   restore(before: ReadonlyMap<string, number>): void {
     this.#restored = true;
     for (const [name, since] of before) this.#before.set(name, since);
+  }
+
+  /** To be called before a reload replaces these: what they have brought goes on to be served, and is no newer for that. */
+  carry(replaced: Iterable<Upstream>): void {
+    for (const upstream of replaced) {
+      const { name } = upstream;
+      if (upstream.state().everConnected) this.#served.add(name);
+      const since = this.since(upstream);
+      if (since !== undefined) this.#before.set(name, since);
+    }
+  }
+
+  /** It is connected, or was once, or the relay can serve without it: what it has brought is served. */
+  hasServed(upstream: Upstream): boolean {
+    return this.#restored || this.#served.has(upstream.name) || upstream.state().everConnected;
   }
 
   /** To be called whenever the state of an upstream changes. */

@@ -74,9 +74,9 @@ describe('since when something may be out of date, over a restart', () => {
     const upstream = new Central();
     const staleness = new Staleness(() => [upstream]);
     expect(staleness.since(upstream)).to.equal(5000);
-    expect(staleness.isRestored).to.equal(false);
+    expect(staleness.hasServed(upstream)).to.equal(false);
     staleness.restore(new Map([['script', 3000]]));
-    expect(staleness.isRestored).to.equal(true);
+    expect(staleness.hasServed(upstream)).to.equal(true);
     expect(staleness.sinceOf('script')).to.equal(3000);
     upstream.now = { everConnected: false, staleSince: undefined };
     staleness.observe();

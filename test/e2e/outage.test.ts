@@ -101,6 +101,32 @@ describe('an outage', () => {
     });
   }
 
+  it('a reload that changes how to reach it leaves the relay ready, and what it serves as old as it is', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1' });
+    const config = { upstreams: [central([plane.address], 'DELTA')] };
+    await using relay = await RelayProcess.start(config);
+    using pool = new ClientPool(relay.xds);
+    const client = pool.open('delta');
+    client.subscribe('cds');
+    await client.gets('cds', { a: '1' });
+    plane.kill();
+    const before = await eventually(async () => {
+      const { stale, since } = await readyOf(relay);
+      expect(stale).to.equal(true);
+      return since;
+    });
+    await relay.reconfigure({ ...config, limits: { max_response_bytes: 50_000_000 } });
+    await eventually(async () => expect(await relay.metric('upstream_sessions')).to.equal(1));
+    const { status, stale, since } = await readyOf(relay);
+    expect({ status, stale, since }).to.deep.equal({ status: 200, stale: true, since: before });
+    const late = pool.open('delta');
+    late.subscribe('cds');
+    await late.gets('cds', { a: '1' });
+    await plane.again();
+    await eventually(async () => expect((await readyOf(relay)).stale).to.equal(false));
+  });
+
   it('cold cache and no upstream: UNAVAILABLE before any response', async () => {
     const gone = await ModelPlane.start();
     gone.kill();
