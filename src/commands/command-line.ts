@@ -11,7 +11,12 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
   }
   // The other commands are not even loaded: a relay would have them in its memory for ever.
   if (name === 'run') return run(rest);
-  for (const stream of [process.stdout, process.stderr]) stream.on('error', readerLeft);
+  const ended = shows.has(name ?? '') && !rest.includes('--check') ? 0 : brokenPipe;
+  for (const stream of [process.stdout, process.stderr])
+    stream.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EPIPE') process.exit(ended);
+      throw error;
+    });
   const { commands, usage, usageLine } = await import('./commands.ts');
   if (name === '--help' || name === '-h' || name === 'help') {
     process.stdout.write(usage());
@@ -30,8 +35,7 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
   return 2;
 }
 
-/** As `head` does, once it has its lines: there is nothing more to do. */
-function readerLeft(error: NodeJS.ErrnoException): void {
-  if (error.code === 'EPIPE') process.exit(0);
-  throw error;
-}
+/** What these print is all there is: once `head` has its lines, there is nothing more to do. */
+const shows = new Set('clients diff get help history load resources status tap version --help -h'.split(' '));
+/** As if ended by SIGPIPE. What another command finds out nobody has read: a pipeline must not take that for a yes. */
+const brokenPipe = 141;

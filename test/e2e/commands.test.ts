@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { expect } from 'chai';
 import { parseAllDocuments, parse as parseYaml } from 'yaml';
 import { z } from 'zod';
@@ -207,6 +208,18 @@ describe('commands about clients and resources', () => {
         expect(await watching.stop('SIGINT')).to.equal(0);
       }
       expect(watching.errors).to.deep.equal([]);
+    });
+
+    it('whose reader has gone ends with 0 only if it shows something', () => {
+      const codeOf = (...argv: readonly string[]): number | null => {
+        const { command, args } = distributary(...argv);
+        const script = 'set -o pipefail; "$0" "$@" 2>&1 | true';
+        return spawnSync('bash', ['-c', script, command, ...args], { stdio: 'ignore' }).status;
+      };
+      const admin = ['--admin', `http://${relay.admin}`];
+      expect(codeOf('wait', '--timeout', '2s', '--name', 'nobody', ...admin)).not.to.equal(0);
+      expect(codeOf('status', '--check', '--admin', 'http://127.0.0.1:9')).not.to.equal(0);
+      expect(codeOf('resources', ...admin)).to.equal(0);
     });
 
     it('refuses what it does not know with the usage line, and exits 2', async () => {
