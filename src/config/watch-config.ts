@@ -1,6 +1,6 @@
 import { readlinkSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
-import { type Clock, Settling, systemClock } from '../model/clock.ts';
+import { type Clock, Settling, systemClock, type Timer } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
 import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
@@ -20,11 +20,13 @@ export interface WatchOptions {
 
 /** Writers need a moment for several steps. */
 const settlingTimes = { quiet: 100, longest: 1000 };
+/** What is refused is checked again so often: a Secret that it names may come a minute after its ConfigMap. Milliseconds. */
+const againMs = 15_000;
 
 /**
  * Reports each new version of a configuration: checked, its files too, or why it must be refused (the caller keeps the
  * old one in force). Call it right after the version in force was loaded. A file that was touched but has the content
- * of before is no new version.
+ * of before is no new version. One that is refused is reported again when other things are wrong with it, or none.
  */
 export function watchConfig(
   file: string,
@@ -36,6 +38,7 @@ export function watchConfig(
   const watches = new DirectoryWatches(() => settling.touch(), watchDirectory);
   let closed = false;
   let seen = options.inForce?.source.digest ?? fingerprint(readConfigText(file));
+  let again: Timer | undefined;
 
   /** Anew each time: a directory of the same name may be another one by now. */
   const follow = (): void => {
@@ -52,7 +55,29 @@ export function watchConfig(
     const now = fingerprint(text);
     if (now === seen && !always) return;
     seen = now;
-    onChange(text.ok ? checkConfig(text.value, file, environment) : fail([unreadable(text.error)]));
+    report(checked(text));
+  };
+
+  const checked = (text: Result<string>): Result<Config, readonly ConfigProblem[]> =>
+    text.ok ? checkConfig(text.value, file, environment) : fail([unreadable(text.error)]);
+
+  const report = (loaded: Result<Config, readonly ConfigProblem[]>): void => {
+    again?.cancel();
+    if (!loaded.ok) checkLater(loaded.error);
+    onChange(loaded);
+  };
+
+  const checkLater = (refused: readonly ConfigProblem[]): void => {
+    again = clock.after(againMs, () => {
+      const text = readConfigText(file);
+      if (fingerprint(text) !== seen) {
+        look(false);
+        return;
+      }
+      const loaded = checked(text);
+      if (!loaded.ok && JSON.stringify(loaded.error) === JSON.stringify(refused)) checkLater(refused);
+      else report(loaded);
+    });
   };
 
   follow();
@@ -64,6 +89,7 @@ export function watchConfig(
     close(): void {
       closed = true;
       settling.cancel();
+      again?.cancel();
       watches.close();
     },
   };

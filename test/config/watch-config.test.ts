@@ -4,6 +4,7 @@ import { expect } from 'chai';
 import { loadConfig } from '../../src/config/load.ts';
 import { type ConfigWatch, type WatchOptions, watchConfig } from '../../src/config/watch-config.ts';
 import type { Clock } from '../../src/model/clock.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 import { minimal, temporaryDirectory } from './support.ts';
 
 const version = (id: string): string => `${minimal}node: { id: ${id} }\n`;
@@ -45,6 +46,25 @@ describe('configuration: watching', () => {
     writeFileSync(path('c.yaml'), version('two'));
     await until('two');
     expect(seen).to.deep.equal(['two']);
+  });
+
+  it('what was refused for a file that it names is taken when that is there, and the refusal is told once', () => {
+    const clock = new VirtualClock();
+    const files = path('files');
+    writeFileSync(path('c.yaml'), version('one'));
+    start(path('c.yaml'), { clock });
+    writeFileSync(
+      path('c.yaml'),
+      `upstreams: [{ name: a, filesystem: { path: ${files} } }]\nnode: { id: two }\n`,
+    );
+    watch?.reload();
+    clock.advance(60_000);
+    expect(seen).to.deep.equal(['refused: upstreams[0].filesystem.path']);
+    mkdirSync(files);
+    clock.advance(15_000);
+    expect(seen.at(-1)).to.equal('two');
+    clock.advance(60_000);
+    expect(seen).to.have.lengthOf(2);
   });
 
   it("an editor's rename over it, several times", async () => {
