@@ -48,7 +48,10 @@ let lastOrder = 0;
 
 /** All that is cached under one name. */
 export class CachedResource {
-  /** Lower: cached earlier. An alias that several resources have means the first of them, so that no other takes it over. */
+  /**
+   * Lower: it has had variants for longer. An alias that several resources have means the first of them, so that no other
+   * takes it over.
+   */
   order = ++lastOrder;
   readonly variants = new VariantIndex<CacheEntry>();
   resourceErrors: Map<ConstraintsKey, StoredResourceError> | undefined;
@@ -162,6 +165,8 @@ export class CachedResource {
   }
 
   add(entry: CacheEntry): void {
+    // So far there was an error of its name, or nothing.
+    if (this.variants.size === 0) this.order = ++lastOrder;
     void this.bindings; // what was there before decides
     this.variants.add(entry);
   }
