@@ -74,7 +74,7 @@ export const mutations: readonly Wrong[] = [
     name: 'what is restored goes as soon as upstream answers anything of its type',
     rule: 2,
     file: 'src/cache/update.ts',
-    right: "return isOfRole && (answer === 'restored' || staysOpen);",
+    right: "return waits || (isOfRole && (answer === 'restored' || staysOpen));",
     wrong: 'return false;',
   },
   {
