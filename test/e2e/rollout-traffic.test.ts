@@ -120,8 +120,15 @@ for (const workers of cases(2, 0)) {
         expect(held.reason).to.match(reason);
         expect(held.traffic?.state).to.equal('BAD');
         expect(fleet.with('2')).to.equal(1);
-        plane.set('cds', { a: '3' });
-        await eventually(() => expect(fleet.with('3')).to.equal(4));
+        let next = 3;
+        plane.set('cds', { a: `${next}` });
+        await eventually(async () => {
+          expect(fleet.with(`${next}`)).to.be.at.least(1);
+          // While this process stands still, its canary has no requests.
+          const { state } = await rolloutOf(relay);
+          if (state === 'HELD') plane.set('cds', { a: `${++next}` });
+          expect(fleet.with(`${next}`)).to.equal(4);
+        });
       });
     }
 
