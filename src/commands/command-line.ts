@@ -36,6 +36,8 @@ export async function commandLine(argv: readonly string[]): Promise<number> {
 }
 
 /** What these print is all there is: once `head` has its lines, there is nothing more to do. */
-const shows = new Set('clients completion diff get help history load resources status tap version --help -h'.split(' '));
+const shows = new Set(
+  'clients completion diff get help history load resources status tap version --help -h'.split(' '),
+);
 /** As if ended by SIGPIPE. What another command finds out nobody has read: a pipeline must not take that for a yes. */
 const brokenPipe = 141;
