@@ -350,8 +350,9 @@ export class TypeTable {
         one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now)) : one,
       );
       if (now === upstream) return true;
-      entry.variant = { ...entry.variant, upstream: now };
+      if (entry.variant.upstream === upstream) entry.variant = { ...entry.variant, upstream: now };
       this.all.journal.resource(this.type, name);
+      this.pendingChanges(name);
       return true;
     };
     for (const [name, { variants }] of this.resources)

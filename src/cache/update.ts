@@ -132,7 +132,7 @@ export class VariantRemover {
       const cached = resources.get(entry.variant.name);
       if (cached === undefined || !coversResource(selector, entry.variant)) continue;
       for (const holder of entry.holders.filter(({ restored: is }) => is))
-        if (!isNeeded(this.table, cached, entry, holder)) this.drop(cached, entry, holder);
+        if (!isNeeded(this.table, cached, entry, holder, this.#unwanted)) this.drop(cached, entry, holder);
     }
   }
 
@@ -207,6 +207,7 @@ function isNeeded(
   { resourceErrors }: CachedResource,
   { variant }: CacheEntry,
   { role, key }: Holder,
+  unwanted: boolean,
 ): boolean {
   const isAbout = isOf(variant.constraints);
   const isLeftOpen =
@@ -216,8 +217,8 @@ function isNeeded(
   return interests.seeingVariant(variant).some(({ interest, answer, holder }) => {
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
     const staysOpen = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
-    // It came after a restart, and its upstream is away: its own answer will let go of it.
-    const waits = answer === undefined && !isCollection(interest.selector);
+    // Another interest has ended, and the upstream of this one is away: its own answer will let go of it.
+    const waits = unwanted && answer === undefined && !isCollection(interest.selector);
     return waits || (isOfRole && (answer === 'restored' || staysOpen));
   });
 }

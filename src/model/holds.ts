@@ -56,6 +56,17 @@ export class Holds {
     return ok(undefined);
   }
 
+  /** What one upstream serves another one does from now on: what is frozen of that is frozen of this, too. */
+  follow(upstream: string, successor: string): void {
+    const own = this.#freezes.filter((freeze) => freeze.upstream === upstream);
+    const isNew = ({ type }: Freeze): boolean =>
+      !this.#freezes.some((other) => includes(other, { type, upstream: successor }));
+    const added = own
+      .filter(isNew)
+      .map(({ type, operator, reason, since }) => ({ type, upstream: successor, operator, reason, since }));
+    if (added.length > 0) this.#freezes = [...this.#freezes, ...added];
+  }
+
   /** Ends the freeze of this scope; without one, all. The error: there is none. */
   unfreeze(scope: Scope): Result<readonly Freeze[]> {
     const removed = this.#freezes.filter((freeze) => isEverything(scope) || isSame(freeze, scope));

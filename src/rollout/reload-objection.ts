@@ -8,8 +8,7 @@ import type { RolloutSettings } from './seams.ts';
 type Gating = Pick<RolloutSettings, 'waves' | 'types'> & Partial<RolloutSettings>;
 
 /** What an operator may do about a change that is held. */
-export const operations =
-  '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
+const operations = '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
 
 /** Why names are not what upstream says, the strictest first, and what ends that. */
 const reasons: readonly (readonly [masked: MaskReason | undefined, why: string, end: string])[] = [

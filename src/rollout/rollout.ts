@@ -397,7 +397,8 @@ export class Rollout {
   /** What a restart must not forget. */
   #remember(): void {
     const isShown = this.#changes.remember(this.#queues ? this.#options.gate.pending : undefined);
-    if (this.#verdicts.record([...this.#found(), ...this.#guard.objections]) || isShown) this.#save();
+    const found = [...this.#found(), ...this.#guard.objections];
+    if (this.#verdicts.record(found, this.#options.gate.holds.freezes) || isShown) this.#save();
   }
 
   /** With `on_failure: DISCARD`: who has what was found bad goes back. What is bad for one reason is told and counted once. */

@@ -1,5 +1,5 @@
 import type { ResourceName } from '../model/brand.ts';
-import { includes, nameKey, type Scope, type TypedName } from '../model/holds.ts';
+import { type Freeze, includes, nameKey, type Scope, type TypedName } from '../model/holds.ts';
 import { countIn, getOrMake, isEqual } from '../model/maps.ts';
 import type { Gate, HeldVariant, PendingChange, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
@@ -28,6 +28,7 @@ const most = { verdicts: 100, names: 1000, hashes: 10_000, discards: 10_000, rea
  */
 export class Verdicts {
   readonly #gate: Contents;
+  #frozen: readonly Freeze[] | undefined;
   readonly #hashOf: HashOf;
   /** From before a restart or a rollback. */
   #restored: readonly (SavedVerdict & Verdict)[];
@@ -182,8 +183,10 @@ export class Verdicts {
     return causes.find((cause) => cause !== undefined);
   }
 
-  /** What is known to be bad now. True: something else has to be saved. */
-  record(found: readonly Verdict[]): boolean {
+  /** What is known to be bad now, and frozen: a reload may give an upstream another name. True: it has to be saved. */
+  record(found: readonly Verdict[], freezes: readonly Freeze[]): boolean {
+    const isFrozen = this.#frozen !== undefined && this.#frozen !== freezes;
+    this.#frozen = freezes;
     const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
     const { verdicts, discards } = this.#unsaved;
     if (!isSame || verdicts) this.saved = { ...this.saved, verdicts: this.#verdictsNow(found) };
@@ -191,7 +194,7 @@ export class Verdicts {
       this.saved = { ...this.saved, discards: [...this.#discards.values()].slice(-most.discards) };
     this.#found = found;
     Object.assign(this.#unsaved, { verdicts: false, discards: false });
-    return !isSame || verdicts || discards;
+    return !isSame || verdicts || discards || isFrozen;
   }
 
   #verdictsNow(all: readonly Verdict[]): readonly SavedVerdict[] {

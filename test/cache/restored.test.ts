@@ -395,6 +395,19 @@ describe('a replaced upstream', () => {
     expect(held.toSorted()).to.deep.equal(['a next frozen', 'b next frozen']);
   });
 
+  it('that is frozen is so under the name of who takes its place', () => {
+    const next: Holder = { key: 'next wildcard', upstream: 'next', role: 'wildcard' };
+    const store = storeWith(all);
+    store.apply(says('cds', { resources: { a: '1', b: '1' }, complete: true, resolved: [all] }));
+    store.held.freeze({ upstream: 'central' }, { operator: 'somebody', reason: 'a test' });
+    store.markRestored('central', () => 'next');
+    const changed = { a: '1', b: '2' };
+    store.apply(says('cds', { holder: next, resources: changed, complete: true, resolved: [all] }));
+    expect(store.held.pending.map(({ name, masked }) => `${name} ${masked}`)).to.deep.equal(['b frozen']);
+    expect(store.held.unfreeze({ upstream: 'next' }).ok).to.equal(true);
+    expect(store.held.pending.map(({ masked }) => masked)).not.to.include('frozen');
+  });
+
   it('whose names another one serves from now on does not touch these, and they are written as its own', () => {
     const one = interest('cds', 'a');
     const written: string[] = [];
