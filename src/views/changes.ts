@@ -100,12 +100,12 @@ function withDeferred(
 /** With these, of a response that was rejected whole: the client has what it had before. */
 export function withDoubts(
   deferred: ReadonlyMap<string, RetainedResource> | undefined,
-  rejected: readonly RejectedChange[],
+  rejected: readonly RetainedResource[],
 ): ReadonlyMap<string, RetainedResource> | undefined {
-  const doubtful = rejected.flatMap(({ item: { id }, shown }) => {
+  const doubtful = rejected.flatMap(({ item: { id }, variant }) => {
     const kept = deferred?.get(id);
-    const isShown = kept !== undefined && shown !== undefined && sameVariant(kept.variant, shown);
-    return isShown ? [[id, { ...kept, mayBeDropped: true }] as const] : [];
+    const isKept = kept !== undefined && sameVariant(kept.variant, variant);
+    return isKept ? [[id, { ...kept, mayBeDropped: true }] as const] : [];
   });
   return doubtful.length === 0 ? deferred : new Map([...(deferred ?? []), ...doubtful]);
 }

@@ -333,7 +333,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (error !== undefined && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered, this.encoding);
       if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];
-      this.#deferred = withDoubts(this.#deferred, changes);
+      this.#deferred = withDoubts(this.#deferred, answered.additions);
     }
     return kind;
   }
@@ -580,7 +580,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     };
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
-    if (known !== undefined && !this.responses.rejects(known.response?.sent)) return known;
+    const { responses } = this;
+    if (known && !responses.rejects(known.response?.sent) && !responses.doubts(known.deferredRemovals))
+      return known;
     const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#hasExpired);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));

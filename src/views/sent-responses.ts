@@ -227,6 +227,14 @@ export class SentResponses implements SentState {
     return response.additions.some(({ item, variant }) => this.isRejected(item.id, variant));
   }
 
+  /** Whether others have what they keep for now, and this client has rejected it. */
+  doubts(deferred: ReadonlyMap<string, RetainedResource> | undefined): boolean {
+    if (this.#rejected === undefined || deferred === undefined) return false;
+    return deferred
+      .values()
+      .some(({ item, variant, mayBeDropped }) => mayBeDropped !== true && this.isRejected(item.id, variant));
+  }
+
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
     const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);

@@ -52,6 +52,18 @@ describe('what comes back while its removal waits is sent again where the client
     expect(setting.told()).to.deep.equal(['y=2']);
   });
 
+  it('as it rejects alone what was removed meanwhile', () => {
+    const setting = new Setting({}, { y: '1' });
+    setting.told();
+    setting.routes();
+    setting.lab.full('cds', { y: '2' });
+    const [rejected] = setting.read();
+    setting.lab.full('cds', {});
+    if (rejected !== undefined) setting.client.nack('cds', rejected);
+    setting.lab.full('cds', { y: '2' });
+    expect(setting.told()).to.deep.equal(['y=2']);
+  });
+
   it('as it has dropped it and asks for it again', () => {
     const setting = new Setting({ resourceNamesSubscribe: ['x', 'z'] }, { x: '1', z: '1' });
     const outstanding = setting.read();
