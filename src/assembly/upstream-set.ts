@@ -69,8 +69,10 @@ export class UpstreamSet {
     }
     if (!same) this.#core.relay.replace(entries.map(({ upstream }) => upstream));
     for (const { upstream } of before)
-      if (!config.upstreams.some(({ name }) => name === upstream.name))
+      if (!config.upstreams.some(({ name }) => name === upstream.name)) {
         this.#core.metrics.forgetUpstream(upstream.name);
+        this.#core.staleness.forget(upstream.name);
+      }
   }
 
   /** What of an upstream's removals is held back. */

@@ -34,6 +34,12 @@ export class Staleness {
     }
   }
 
+  /** A reload has removed it. Another one may get its name later. */
+  forget(name: string): void {
+    this.#served.delete(name);
+    this.#before.delete(name);
+  }
+
   /** It is connected, or was once, or the relay can serve without it: what it has brought is served. */
   hasServed(upstream: Upstream): boolean {
     return this.#restored || this.#served.has(upstream.name) || upstream.state().everConnected;
