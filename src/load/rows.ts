@@ -12,7 +12,7 @@ const rowBytes = 400;
 /** So many rows one account may make: all of them are looked at for each report of the sums, in one turn. */
 export const mostRows = 50_000;
 /** Rows of one session: all of them are encoded in one turn. A peer makes half of them. */
-export const mostRowsOfSession = 2 * mostRows;
+const mostRowsOfSession = 2 * mostRows;
 /** A place of an account. */
 export const rowPlace = 'load rows';
 
