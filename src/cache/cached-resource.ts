@@ -165,10 +165,13 @@ export class CachedResource {
   }
 
   add(entry: CacheEntry): void {
-    // So far there was an error of its name, or nothing.
-    if (this.variants.size === 0) this.order = ++lastOrder;
     void this.bindings; // what was there before decides
     this.variants.add(entry);
+  }
+
+  /** So far there was an error of its name, or nothing. */
+  renew(): void {
+    this.order = ++lastOrder;
   }
 
   remove(entry: CacheEntry): void {

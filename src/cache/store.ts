@@ -367,14 +367,9 @@ export class Store extends CatalogReader {
    * until its new upstream has answered. `servedBy`: whose a name is now; undefined: nobody's.
    */
   markRestored(upstream: string, servedBy: (type: TypeUrl, name: ResourceName) => string | undefined): void {
-    const successors = new Set<string>();
     for (const table of this.tables.values())
-      table.disown(upstream, (name) => {
-        const now = servedBy(table.type, name) ?? upstream;
-        if (now !== upstream) successors.add(now);
-        return now;
-      });
-    for (const now of successors) this.held.holds.follow(upstream, now);
+      for (const now of table.disown(upstream, (name) => servedBy(table.type, name) ?? upstream))
+        this.held.holds.follow(upstream, now, table.type);
   }
 
   /**

@@ -306,6 +306,7 @@ export class TypeTable {
     column: Column = 'said',
   ): void {
     const entry: CacheEntry = { constraints: variant.constraints, variant, holders, confirmedIn };
+    if (column === 'said' && cached.variants.size === 0) cached.renew();
     cached.add(entry);
     this.link(variant);
     if (column !== 'said') return;
@@ -340,7 +341,7 @@ export class TypeTable {
    * Others take its place: its holders become restored ones, and so its answers. `successor` of a name: who serves it
    * now. Another one than before has it under other keys, so that what the one before says next does not touch it.
    */
-  disown(upstream: string, successor: (name: ResourceName) => string): void {
+  disown(upstream: string, successor: (name: ResourceName) => string): Iterable<string> {
     const known = new Map<string, Map<Holder, readonly Holder[]>>();
     const hand = (name: ResourceName, entry: CacheEntry): boolean => {
       if (!entry.holders.some((holder) => holder.upstream === upstream)) return false;
@@ -363,6 +364,7 @@ export class TypeTable {
         if (successor(name) !== upstream) for (const entry of column?.variants.all() ?? []) hand(name, entry);
     for (const state of this.interests.all())
       if (state.answer !== undefined && state.holder?.upstream === upstream) state.answer = 'restored';
+    return known.keys().filter((now) => now !== upstream);
   }
 
   #indexRestored(entry: CacheEntry): void {

@@ -57,8 +57,10 @@ export class Holds {
   }
 
   /** What one upstream serves another one does from now on: what is frozen of that is frozen of this, too. */
-  follow(upstream: string, successor: string): void {
-    const own = this.#freezes.filter((freeze) => freeze.upstream === upstream);
+  follow(upstream: string, successor: string, type: TypeUrl): void {
+    const own = this.#freezes.filter(
+      (freeze) => freeze.upstream === upstream && includes(freeze, { type, upstream }),
+    );
     const isNew = ({ type }: Freeze): boolean =>
       !this.#freezes.some((other) => includes(other, { type, upstream: successor }));
     const added = own

@@ -382,6 +382,27 @@ describe('a replaced upstream', () => {
     expect(unconfirmed(store, cds)).to.deep.equal([]);
   });
 
+  it('of which nothing goes to another upstream freezes nothing of that', () => {
+    const other: Holder = { key: 'other wildcard', upstream: 'other', role: 'wildcard' };
+    const store = storeWith(all);
+    store.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
+    store.apply(says('cds', { holder: other, resources: { z: '1' }, resolved: [all] }));
+    store.held.gatedTypes(new Set([cds]));
+    store.apply(says('cds', { holder: other, resources: { z: '2' } }));
+    store.held.freeze({ upstream: 'central' }, { operator: 'somebody', reason: 'a test' });
+    // central is replaced (its address, say): each serves what it served.
+    store.markRestored('central', (_, name) => (name === resourceName('z') ? 'other' : 'central'));
+    expect(store.held.holds.freezes.map(({ upstream }) => upstream)).to.deep.equal(['central']);
+  });
+
+  it('of which one type goes to another upstream freezes no other type of that', () => {
+    const store = storeWith(all);
+    store.apply(says('cds', { resources: { a: '1' }, resolved: [all] }));
+    store.held.freeze({ upstream: 'central', type: type('lds') }, { operator: 'somebody', reason: 'a test' });
+    store.markRestored('central', (t) => (t === cds ? 'next' : 'central'));
+    expect(store.held.holds.freezes.map(({ upstream }) => upstream)).to.deep.equal(['central']);
+  });
+
   it('is not who is frozen, once another one serves its names', () => {
     const next: Holder = { key: 'next wildcard', upstream: 'next', role: 'wildcard' };
     const store = storeWith(all);
