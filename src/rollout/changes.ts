@@ -1,9 +1,13 @@
-import { nameKey, type TypedName } from '../model/holds.ts';
+import { nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
 import type { WaitingNames } from './waiting.ts';
+
+/** What an operator may do about a change that is held. */
+export const operations =
+  '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
 
 /** One change that waits: names that are judged together, and the classes of clients that subscribe to any of them. */
 export interface Change {
@@ -264,4 +268,13 @@ function componentsOf(
   // What is of no class and no verdict is together.
   for (const key of keys) of(key).keys.add(key);
   return [...components.values()];
+}
+
+/** Of changes that all are held, or in another wave than the one that is to end. */
+export function whyNotPromoted(changes: readonly { readonly judge: Judge }[], filter: Scope): string {
+  const [other] = changes.flatMap(({ judge }) => (judge.state.kind === 'HELD' ? [] : [judge]));
+  if (other !== undefined) return `it is in wave ${other.wave}: nothing is in the wave that is to end`;
+  const [held] = changes.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
+  if (held !== undefined) return `it is held (${held.reason}): ${operations} decides`;
+  return `${scopeText(filter)} is frozen: unfreeze it first`;
 }

@@ -1,14 +1,10 @@
-import { type Scope, scopeText } from '../model/holds.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { counted } from '../model/text.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Judge } from './judge.ts';
+import { operations } from './changes.ts';
 import type { RolloutSettings } from './seams.ts';
 
 type Gating = Pick<RolloutSettings, 'waves' | 'types'> & Partial<RolloutSettings>;
-
-/** What an operator may do about a change that is held. */
-const operations = '"distributary release" (everybody gets it) or "distributary discard" (canaries go back)';
 
 /** Why names are not what upstream says, the strictest first, and what ends that. */
 const reasons: readonly (readonly [masked: MaskReason | undefined, why: string, end: string])[] = [
@@ -49,7 +45,7 @@ export function neededObjection(
   const what =
     after === undefined
       ? 'rollout: it cannot be taken out'
-      : `rollout.types: ${[...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ')} cannot be taken out`;
+      : `rollout.types: ${typesOf(names)} cannot be taken out`;
   return `${what} while something discarded or frozen needs what would go (${listed(names)}): wait until the control plane sends something else, or run "distributary unfreeze", then send SIGHUP`;
 }
 
@@ -93,16 +89,8 @@ export function reloadObjection(
   return undefined;
 }
 
-function listed(names: readonly Pick<PendingName, 'type'>[]): string {
-  const types = [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
-  return `${types}: ${counted(names.length, 'name')}`;
-}
+const typesOf = (names: readonly Pick<PendingName, 'type'>[]): string =>
+  [...new Set(names.map(({ type }) => typeInfo(type).short))].join(', ');
 
-/** Of changes that all are held, or in another wave than the one that is to end. */
-export function whyNotPromoted(changes: readonly { readonly judge: Judge }[], filter: Scope): string {
-  const [other] = changes.flatMap(({ judge }) => (judge.state.kind === 'HELD' ? [] : [judge]));
-  if (other !== undefined) return `it is in wave ${other.wave}: nothing is in the wave that is to end`;
-  const [held] = changes.flatMap(({ judge: { state } }) => (state.kind === 'HELD' ? [state] : []));
-  if (held !== undefined) return `it is held (${held.reason}): ${operations} decides`;
-  return `${scopeText(filter)} is frozen: unfreeze it first`;
-}
+const listed = (names: readonly Pick<PendingName, 'type'>[]): string =>
+  `${typesOf(names)}: ${counted(names.length, 'name')}`;

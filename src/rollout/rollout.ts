@@ -7,7 +7,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
-import { type Change, Changes, waveOf } from './changes.ts';
+import { type Change, Changes, waveOf, whyNotPromoted } from './changes.ts';
 import { Guard } from './guard.ts';
 import {
   type HoldCause,
@@ -19,7 +19,7 @@ import {
   verdictOn,
 } from './judge.ts';
 import { Needed } from './needed.ts';
-import { neededObjection, reloadObjection, whyNotPromoted } from './reload-objection.ts';
+import { neededObjection, reloadObjection } from './reload-objection.ts';
 import { RemovalLimits } from './removal-limits.ts';
 import { plainHash } from './rollout-file.ts';
 import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
