@@ -80,20 +80,24 @@ export function sameSuffix(claimed: string, deltaVersion: string): boolean {
 export function comingBack(
   changes: Iterable<Change>,
   deferred: ReadonlyMap<string, RetainedResource> | undefined,
-  hasExpired: (variant: Variant) => boolean,
+  timersAt: number,
 ): Iterable<Change> {
   return deferred === undefined
     ? changes
-    : Iterator.from(changes).map((one) => withDeferred(one, deferred, hasExpired));
+    : Iterator.from(changes).map((one) => withDeferred(one, deferred, timersAt));
 }
+
+/** The client's own timer has ended it. */
+export const hasExpired = ({ ttl }: Variant, timersAt: number): boolean =>
+  ttl !== undefined && ttl.deadline <= timersAt;
 
 function withDeferred(
   change: Change,
   deferred: ReadonlyMap<string, RetainedResource>,
-  hasExpired: (variant: Variant) => boolean,
+  timersAt: number,
 ): Change {
   const kept = isVariant(change.now) ? deferred.get(change.item.id) : undefined;
-  if (kept === undefined || hasExpired(kept.variant)) return change;
+  if (kept === undefined || hasExpired(kept.variant, timersAt)) return change;
   return { ...change, lastSent: kept.variant, resend: change.resend || kept.mayBeDropped === true };
 }
 

@@ -1,7 +1,7 @@
 import type { Access } from '../model/access.ts';
 import type { ResourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import type { Reference, References, Variant } from '../model/resource.ts';
+import type { Reference, References } from '../model/resource.ts';
 import { entryId, itemId, noIds, type Selection, type SelectionEntry, withIds } from '../model/selection.ts';
 import {
   type AnswerKind,
@@ -26,6 +26,7 @@ import {
   changesSince,
   changeToResend,
   comingBack,
+  hasExpired,
   type RejectedChange,
   rejectedChanges,
   shownOf,
@@ -580,10 +581,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     };
     const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
-    const { responses } = this;
-    if (known && !responses.rejects(known.response?.sent) && !responses.doubts(known.deferredRemovals))
-      return known;
-    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#hasExpired);
+    if (known !== undefined && !this.responses.rejects(known)) return known;
+    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#timersAt);
     const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
     const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
@@ -597,7 +596,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
     const isWithheld = this.#isDelta ? base?.withheld() : undefined;
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
-    const changes = comingBack(all, this.#deferred, this.#hasExpired);
+    const changes = comingBack(all, this.#deferred, this.#timersAt);
     const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
     const { absent, left: owed } = answersIn(this.#owed, view);
     // What a wildcard or glob of the view no longer shows, and what was deferred.
@@ -636,13 +635,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
-    if (defers === defersNothing || this.#hasExpired(variant)) return false;
+    if (defers === defersNothing || hasExpired(variant, this.#timersAt)) return false;
     return this.#view.admits(variant, item.parameters) && defers({ spelling: item.spelling, variant, since });
   }
 
-  /** The client's own timer has ended it. */
-  readonly #hasExpired = ({ ttl }: Variant): boolean =>
-    this.encoding.ttl && ttl !== undefined && ttl.deadline <= this.#pool.options.clock.monotonic();
+  /** What was to live until then the client's own timers have ended. */
+  get #timersAt(): number {
+    return this.encoding.ttl ? this.#pool.options.clock.monotonic() : Number.NEGATIVE_INFINITY;
+  }
 
   #changeOf(
     item: Item,

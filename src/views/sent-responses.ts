@@ -12,7 +12,13 @@ import type {
 } from '../model/subscription.ts';
 import { sameVariant } from './changes.ts';
 import { nameOf } from './item.ts';
-import type { EncodedResponse, ResponseHeader, RetainedResource, SentResponse } from './shared-responses.ts';
+import type {
+  Composed,
+  EncodedResponse,
+  ResponseHeader,
+  RetainedResource,
+  SentResponse,
+} from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
 const maxOutstanding = 32;
@@ -221,18 +227,13 @@ export class SentResponses implements SentState {
     return { ...response, changed };
   }
 
-  /** Whether the client has rejected something that a response has, though it may have another TTL there. */
-  rejects(response: SentResponse | undefined): boolean {
-    if (this.#rejected === undefined || response === undefined) return false;
-    return response.additions.some(({ item, variant }) => this.isRejected(item.id, variant));
-  }
-
-  /** Whether others have what they keep for now, and this client has rejected it. */
-  doubts(deferred: ReadonlyMap<string, RetainedResource> | undefined): boolean {
-    if (this.#rejected === undefined || deferred === undefined) return false;
-    return deferred
-      .values()
-      .some(({ item, variant, mayBeDropped }) => mayBeDropped !== true && this.isRejected(item.id, variant));
+  /** Whether the client has rejected something that others are sent so, or keep for now; it may have another TTL there. */
+  rejects({ response, deferredRemovals }: Composed): boolean {
+    if (this.#rejected === undefined) return false;
+    const kept = deferredRemovals?.values().filter(({ mayBeDropped }) => mayBeDropped !== true) ?? [];
+    return [...(response?.sent.additions ?? []), ...kept].some(({ item, variant }) =>
+      this.isRejected(item.id, variant),
+    );
   }
 
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
