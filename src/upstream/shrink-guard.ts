@@ -160,7 +160,7 @@ export class ShrinkGuard implements UpstreamSink {
     }
     if (pending !== undefined) for (const put of incoming.puts) pending.variants.delete(put);
     const cached = this.#mayRemove(incoming) ? this.#cached(incoming) : [];
-    watched.most = Math.max(watched.most, cached.length, this.#hadOf(incoming));
+    watched.most = Math.max(watched.most, cached.length);
     const removed = this.#removedBy(incoming, cached);
     // One variant instead of another is a change, no removal: both at once would be ambiguous (protocol §5).
     const renewed = new Set(incoming.puts.map(({ name }) => name));
@@ -180,20 +180,13 @@ export class ShrinkGuard implements UpstreamSink {
     return resolved.some((interest) => this.#options.cache.isRestored(interest));
   }
 
-  /** With what was restored for whoever has the parameters of an answer. */
-  #hadOf({ type, holder, resolved }: Transaction): number {
-    const answered = [...new Set(resolved.map(({ parameters }) => parameters))];
-    if (answered.length === 0) return 0;
-    const isOf = ({ isOwn, constraints }: GuardedVariant): boolean =>
-      isOwn || answered.some((parameters) => constraints.matches(parameters));
-    return Iterator.from(this.#options.cache.heldBy(type, holder)).filter(isOf).toArray().length;
-  }
-
-  /** What is its session's, and what else the answers in it may remove. */
+  /** What is its session's, and what was restored for whoever has the parameters of an answer in it. */
   #cached({ type, holder, resolved }: Transaction): readonly GuardedVariant[] {
-    const confirmed = this.#restoredOf(resolved);
+    const answered = [...new Set(resolved.map(({ parameters }) => parameters))];
     const all = [...this.#options.cache.heldBy(type, holder)];
-    return all.filter((one) => one.isOwn || confirmed(one).length > 0);
+    return all.filter(
+      ({ isOwn, constraints }) => isOwn || answered.some((parameters) => constraints.matches(parameters)),
+    );
   }
 
   /** Undefined: removals of this type are not counted now. */
