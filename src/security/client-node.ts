@@ -48,11 +48,10 @@ export function readClientNode(bytes: Buffer, wanted?: WantedMetadata): Result<C
 const mostEntries = 20_000;
 /** Envoy has two dozen. */
 const mostFeatures = 1000;
-/**
- * Of a text, and of all features together: they are kept for each client, and no rule takes more than 4,096 characters
- * (§5.14). What is cut here has more.
- */
-const mostTextBytes = 4 * 4097;
+/** In UTF-16 units. A longer value of a parameter counts as absent, because it would be kept as long as the stream. */
+export const longestValue = 4096;
+/** Of a text, and of all features together (§5.14). What is cut here is longer than any value. */
+const mostTextBytes = 4 * (longestValue + 1);
 
 // By hand, because each client of a fleet that reconnects at once brings one.
 function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<ClientNode> {

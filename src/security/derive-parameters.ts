@@ -5,7 +5,7 @@ import { getOrMake } from '../model/maps.ts';
 import { nodePath } from '../model/node-path.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import type { ClientNode, Metadata } from './client-node.ts';
+import { type ClientNode, longestValue, type Metadata } from './client-node.ts';
 
 /** As configured; the schema has checked `from` and `pattern`. */
 export interface ParameterRule {
@@ -26,9 +26,6 @@ export interface ParameterRule {
    */
   readonly trusted: boolean;
 }
-
-/** In UTF-16 units. A longer value counts as absent, because it would be kept as long as the stream. */
-const longestValue = 4096;
 
 /**
  * Bounds on the results that are remembered so that equal clients share one: bytes in all, and bytes of one beside its

@@ -812,61 +812,53 @@ describe('held names', () => {
     setting.apply({ puts: [first] });
     expect(setting.both('shared')).to.equal('1 | 1');
   });
-  it('a rollback of one of two that have an alias leaves it what it was', () => {
-    const setting = new Setting();
-    setting.want('*');
-    setting.want('shared');
+  describe('a rollback leaves an alias what it was', () => {
     const shared = { aliases: ['shared'] };
-    const up = (upstream: string) => ({ holder: { ...wildcardHolder, key: upstream, upstream } });
-    setting.apply({ ...up('A'), puts: [cluster('b', 'b1', shared)] });
-    setting.apply({ ...up('B'), puts: [cluster('a', 'a1', shared)] });
-    expect(setting.both('shared')).to.equal('b1 | b1');
-    const earlier = setting.gate.contentOf(cds, resourceName('b'), 'released');
-    setting.apply({ ...up('A'), puts: [cluster('b', 'b2', shared)] });
-    setting.gate.release();
-    expect(setting.both('shared')).to.equal('b2 | b2');
-    setting.gate.freeze({ type: cds });
-    setting.gate.replace(cds, new Map([[resourceName('b'), earlier]]), { type: cds, upstream: 'A' });
-    expect(setting.both('shared')).to.equal('b1 | b1');
-  });
-  it('a rollback that changes nothing leaves an alias what it was', () => {
-    const setting = new Setting();
-    setting.want('*');
-    setting.want('shared');
-    const shared = { aliases: ['shared'] };
-    setting.apply({
-      holder: { ...wildcardHolder, key: 'A', upstream: 'A' },
-      puts: [cluster('b', 'b1', shared)],
+    let setting: Setting;
+    const of = (upstream: string) => ({ holder: { ...wildcardHolder, key: upstream, upstream } });
+    const now = (...names: readonly string[]) =>
+      new Map(
+        names.map((one) => [resourceName(one), setting.gate.contentOf(cds, resourceName(one), 'released')]),
+      );
+
+    beforeEach(() => {
+      setting = new Setting();
+      setting.want('*');
+      setting.want('shared');
+      setting.apply({ ...of('A'), puts: [cluster('b', 'b1', shared)] });
+      setting.apply({ ...of('B'), puts: [cluster('a', 'a1', shared)] });
+      expect(setting.both('shared')).to.equal('b1 | b1');
     });
-    setting.apply({
-      holder: { ...wildcardHolder, key: 'B', upstream: 'B' },
-      puts: [cluster('a', 'a1', shared)],
+
+    it('where it is of one of two', () => {
+      const earlier = now('b');
+      setting.apply({ ...of('A'), puts: [cluster('b', 'b2', shared)] });
+      setting.gate.release();
+      expect(setting.both('shared')).to.equal('b2 | b2');
+      setting.gate.freeze({ type: cds });
+      setting.gate.replace(cds, earlier, { type: cds, upstream: 'A' });
+      expect(setting.both('shared')).to.equal('b1 | b1');
     });
-    const earlier = setting.gate.contentOf(cds, resourceName('b'), 'released');
-    setting.gate.replace(cds, new Map([[resourceName('b'), earlier]]), { type: cds, upstream: 'A' });
-    expect(setting.pending()).to.equal('');
-    expect(setting.both('shared')).to.equal('b1 | b1');
-  });
-  it('a rollback of all that have an alias leaves it what it was', () => {
-    const setting = new Setting();
-    setting.want('*');
-    setting.want('shared');
-    const shared = { aliases: ['shared'] };
-    setting.apply({ puts: [cluster('b', 'b1', shared)] });
-    setting.apply({ puts: [cluster('a', 'a1', shared)] });
-    const of = (n: string) =>
-      [resourceName(n), setting.gate.contentOf(cds, resourceName(n), 'released')] as const;
-    const earlier = new Map([of('a'), of('b')]);
-    setting.apply({ puts: [cluster('b', 'b2', shared)] });
-    setting.gate.release();
-    expect(setting.both('shared')).to.equal('b2 | b2');
-    setting.gate.freeze({ type: cds });
-    setting.gate.replace(cds, earlier);
-    expect(setting.both('shared')).to.equal('b1 | b1');
-    setting.gate.unfreeze();
-    expect(setting.both('shared')).to.equal('b1 | b2');
-    setting.gate.release();
-    expect(setting.both('shared')).to.equal('b2 | b2');
+
+    it('where it changes nothing', () => {
+      setting.gate.replace(cds, now('b'), { type: cds, upstream: 'A' });
+      expect(setting.pending()).to.equal('');
+      expect(setting.both('shared')).to.equal('b1 | b1');
+    });
+
+    it('where it is of both', () => {
+      const earlier = now('a', 'b');
+      setting.apply({ ...of('A'), puts: [cluster('b', 'b2', shared)] });
+      setting.gate.release();
+      expect(setting.both('shared')).to.equal('b2 | b2');
+      setting.gate.freeze({ type: cds });
+      setting.gate.replace(cds, earlier);
+      expect(setting.both('shared')).to.equal('b1 | b1');
+      setting.gate.unfreeze();
+      expect(setting.both('shared')).to.equal('b1 | b2');
+      setting.gate.release();
+      expect(setting.both('shared')).to.equal('b2 | b2');
+    });
   });
   it('a rollback is told to those whose variant it removes', () => {
     const setting = new Setting();
