@@ -110,15 +110,20 @@ export class LoadServer {
   #accepted = 0;
   readonly #streams = new Set<ClientReports>();
   /** They are still known by the rules of before. */
-  readonly #outdated = new Set<ClientReports>();
+  readonly #outdated: OverTurns;
   /** They have still to hear what is asked of them. */
-  readonly #untold = new Set<ClientReports>();
+  readonly #untold: OverTurns;
   /** By upstream and parameters. */
   readonly #sessions = new Map<string, SessionLoad>();
 
   constructor(options: LoadServerOptions) {
     this.options = options;
     this.view = new LoadView(options.clock);
+    this.#untold = new OverTurns(options.clock, toldPerTurn, (stream) => stream.instructed());
+    this.#outdated = new OverTurns(options.clock, renewedPerTurn, (stream) => {
+      stream.reidentify();
+      return 0;
+    });
     this.#check(1);
   }
 
@@ -154,22 +159,8 @@ export class LoadServer {
     for (const stream of [...this.#streams])
       if (stream.sessions.values().some(isGone)) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
-    const isUnderWay = this.#outdated.size > 0;
-    for (const stream of this.#streams) {
-      stream.rulesChanged();
-      this.#outdated.add(stream);
-    }
-    if (!isUnderWay) this.#renewNext();
-  }
-
-  #renewNext(): void {
-    let renewed = 0;
-    for (const stream of this.#outdated) {
-      this.#outdated.delete(stream);
-      stream.reidentify();
-      if (++renewed === renewedPerTurn) break;
-    }
-    if (this.#outdated.size > 0) this.options.clock.after(0, () => this.#renewNext());
+    for (const stream of this.#streams) stream.rulesChanged();
+    this.#outdated.add(this.#streams);
   }
 
   /** Clients may have subscriptions of other control planes now. */
@@ -194,22 +185,10 @@ export class LoadServer {
 
   /** They may be a fleet, so they hear over several turns what is asked of them by then. */
   tell(streams: Iterable<ClientReports>): void {
-    const isUnderWay = this.#untold.size > 0;
-    for (const stream of streams) this.#untold.add(stream);
-    if (!isUnderWay) this.#tellNext();
-  }
-
-  #tellNext(): void {
-    const pace = new ReadingPace(toldPerTurn);
-    for (const stream of this.#untold) {
-      this.#untold.delete(stream);
-      if (pace.isTurnOver(stream.instructed())) break;
-    }
-    if (this.#untold.size > 0) this.options.clock.after(0, () => this.#tellNext());
+    this.#untold.add(streams);
   }
 
   closed(stream: ClientReports): void {
-    this.#outdated.delete(stream);
     if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
   }
 
@@ -243,6 +222,36 @@ export class LoadServer {
       this.view.forgetOld();
       this.#check(turn + 1);
     });
+  }
+}
+
+/** Streams of a fleet, to each of which something is done once, over several turns. */
+class OverTurns {
+  readonly #waiting = new Set<ClientReports>();
+  readonly #clock: Clock;
+  readonly #perTurn: number;
+  readonly #act: (stream: ClientReports) => number;
+
+  /** `act` returns how many bytes it had to look at. */
+  constructor(clock: Clock, perTurn: number, act: (stream: ClientReports) => number) {
+    this.#clock = clock;
+    this.#perTurn = perTurn;
+    this.#act = act;
+  }
+
+  add(streams: Iterable<ClientReports>): void {
+    const isUnderWay = this.#waiting.size > 0;
+    for (const stream of streams) this.#waiting.add(stream);
+    if (!isUnderWay) this.#next();
+  }
+
+  #next(): void {
+    const pace = new ReadingPace(this.#perTurn);
+    for (const stream of this.#waiting) {
+      this.#waiting.delete(stream);
+      if (pace.isTurnOver(this.#act(stream))) break;
+    }
+    if (this.#waiting.size > 0) this.#clock.after(0, () => this.#next());
   }
 }
 
