@@ -10,7 +10,7 @@ import {
 } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import { errorMessage, type Result } from '../model/result.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
+import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
   exhausted,
@@ -110,9 +110,9 @@ export class LoadServer {
   #accepted = 0;
   readonly #streams = new Set<ClientReports>();
   /** They are still known by the rules of before. */
-  readonly #outdated: OverTurns;
+  readonly #outdated: OverTurns<ClientReports>;
   /** They have still to hear what is asked of them. */
-  readonly #untold: OverTurns;
+  readonly #untold: OverTurns<ClientReports>;
   /** By upstream and parameters. */
   readonly #sessions = new Map<string, SessionLoad>();
 
@@ -222,36 +222,6 @@ export class LoadServer {
       this.view.forgetOld();
       this.#check(turn + 1);
     });
-  }
-}
-
-/** Streams of a fleet, to each of which something is done once, over several turns. */
-class OverTurns {
-  readonly #waiting = new Set<ClientReports>();
-  readonly #clock: Clock;
-  readonly #perTurn: number;
-  readonly #act: (stream: ClientReports) => number;
-
-  /** `act` returns how many bytes it had to look at. */
-  constructor(clock: Clock, perTurn: number, act: (stream: ClientReports) => number) {
-    this.#clock = clock;
-    this.#perTurn = perTurn;
-    this.#act = act;
-  }
-
-  add(streams: Iterable<ClientReports>): void {
-    const isUnderWay = this.#waiting.size > 0;
-    for (const stream of streams) this.#waiting.add(stream);
-    if (!isUnderWay) this.#next();
-  }
-
-  #next(): void {
-    const pace = new ReadingPace(this.#perTurn);
-    for (const stream of this.#waiting) {
-      this.#waiting.delete(stream);
-      if (pace.isTurnOver(this.#act(stream))) break;
-    }
-    if (this.#waiting.size > 0) this.#clock.after(0, () => this.#next());
   }
 }
 

@@ -197,6 +197,36 @@ export class ReadingPace {
   }
 }
 
+/** A fleet, to each of which something is done once, over several turns. */
+export class OverTurns<T> {
+  readonly #waiting = new Set<T>();
+  readonly #clock: Pick<Clock, 'after'>;
+  readonly #perTurn: number;
+  readonly #act: (one: T) => number;
+
+  /** `act` returns how many bytes it had to look at. */
+  constructor(clock: Pick<Clock, 'after'>, perTurn: number, act: (one: T) => number) {
+    this.#clock = clock;
+    this.#perTurn = perTurn;
+    this.#act = act;
+  }
+
+  add(all: Iterable<T>): void {
+    const isUnderWay = this.#waiting.size > 0;
+    for (const one of all) this.#waiting.add(one);
+    if (!isUnderWay) this.#next();
+  }
+
+  #next(): void {
+    const pace = new ReadingPace(this.#perTurn);
+    for (const one of this.#waiting) {
+      this.#waiting.delete(one);
+      if (pace.isTurnOver(this.#act(one))) break;
+    }
+    if (this.#waiting.size > 0) this.#clock.after(0, () => this.#next());
+  }
+}
+
 /** All of it in this turn. */
 export function atOnce<T>(reading: InTurns<T>): T {
   for (;;) {
