@@ -2,7 +2,7 @@
  * Who may import whom below src/. The stages of the data path never import a sibling: src/relay.ts joins them, and the
  * commands start it.
  */
-const stages = ['upstream', 'cache', 'views', 'downstream', 'rollout', 'load', 'history', 'admin', 'config'];
+const stages = ['upstream', 'cache', 'views', 'downstream', 'releases', 'load', 'config'];
 const shared = ['package', 'gen', 'protobuf', 'model', 'wire', 'observe', 'security'];
 /** @type {Map<string, readonly string[]>} */
 const mayImport = new Map([
@@ -27,8 +27,8 @@ const layers = [...mayImport].map(([layer, below]) => ({
 /** What joins the stages, from the bottom up: each may import whatever is below it. */
 const joints = [
   ['relay', 'relay[.]ts$'],
-  ['inspect', 'inspect/'],
-  ['assembly', 'assembly/'],
+  ['admin', 'admin/'],
+  ['distributary', '(?!(relay|main|program)[.])[^/]+[.]ts$'],
   ['workers', 'workers/'],
 ];
 const tops = ['commands/', 'main[.]ts$', 'program[.]ts$'];

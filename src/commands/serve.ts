@@ -1,4 +1,4 @@
-import { Distributary } from '../assembly/distributary.ts';
+import { Distributary } from '../distributary.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';

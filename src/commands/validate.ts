@@ -16,7 +16,7 @@ import { systemClock } from '../model/clock.ts';
 import { counted, printable } from '../model/text.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
-import { askCheck } from '../rollout/checks.ts';
+import { askCheck } from '../releases/checks.ts';
 import { claims } from '../upstream/claims.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
 import { formatProblem } from '../upstream/filesystem/resource-file.ts';

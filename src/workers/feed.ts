@@ -1,6 +1,6 @@
-import type { Core } from '../assembly/core.ts';
-import { loadNode } from '../assembly/load-reports.ts';
-import { relayUpstream } from '../assembly/upstream-set.ts';
+import type { Core } from '../core.ts';
+import { loadNode } from '../load-reports.ts';
+import { relayUpstream } from '../upstream-set.ts';
 import type { Config } from '../config/config.ts';
 import { routes } from '../downstream/xds-server.ts';
 import { LOAD_PATH } from '../model/load.ts';

@@ -1,7 +1,7 @@
 import { isDeepStrictEqual } from 'node:util';
 import { serialize } from 'node:v8';
-import type { TrafficJudge } from '../assembly/load-reports.ts';
-import type { RelayFleet } from '../assembly/rollout-fleet.ts';
+import type { TrafficJudge } from '../load-reports.ts';
+import type { RelayFleet } from '../rollout-fleet.ts';
 import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { Side } from '../model/access.ts';
@@ -11,8 +11,8 @@ import { type Clock, Settling, Sweep, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
-import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../rollout/canaries.ts';
-import { type CanaryStream, outdated, type Survey, type Waiting } from '../rollout/waiting.ts';
+import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../releases/canaries.ts';
+import { type CanaryStream, outdated, type Survey, type Waiting } from '../releases/waiting.ts';
 import type { Message, ToPrimary } from './ipc-messages.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */

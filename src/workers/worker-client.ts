@@ -2,7 +2,7 @@ import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError, createClient, type HandlerContext } from '@connectrpc/connect';
 import { type Request, valueOf } from '../admin/requests.ts';
 import type { Call } from '../admin/service.ts';
-import type { ClientAnswers } from '../assembly/client-serving.ts';
+import type { ClientAnswers } from '../client-serving.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import {
@@ -11,7 +11,7 @@ import {
   WorkerService,
 } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import { ALL_CLIENTS, type ClientStatusQuery } from '../inspect/csds.ts';
+import { ALL_CLIENTS, type ClientStatusQuery } from '../admin/csds.ts';
 import type { Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';

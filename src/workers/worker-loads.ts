@@ -1,4 +1,4 @@
-import type { Load } from '../assembly/core.ts';
+import type { Load } from '../core.ts';
 import type { Config } from '../config/config.ts';
 import type { WorkerSlot } from './worker-slot.ts';
 

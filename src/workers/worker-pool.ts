@@ -3,25 +3,25 @@ import { create } from '@bufbuild/protobuf';
 import { Listed, nextOffset } from '../admin/answers.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
-import type { ClientServing, ListenerAddress } from '../assembly/client-serving.ts';
-import type { Core } from '../assembly/core.ts';
-import { mergeEffects } from '../assembly/reload-effect.ts';
-import type { SessionKeeper } from '../assembly/session-keeper.ts';
+import type { ClientServing, ListenerAddress } from '../client-serving.ts';
+import type { Core } from '../core.ts';
+import { mergeEffects } from '../reload-effect.ts';
+import type { SessionKeeper } from '../session-keeper.ts';
 import type { Config } from '../config/config.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { NodeSubscriptions } from '../gen/distributary/workers/v1/workers_pb.ts';
-import { answerTooLarge, type ClientStatusQuery } from '../inspect/csds.ts';
-import { mergeClasses, mergedRows } from '../inspect/fleet-survey.ts';
+import { answerTooLarge, type ClientStatusQuery } from '../admin/csds.ts';
+import { mergeClasses, mergedRows } from '../admin/fleet-survey.ts';
 import {
   type ClientsStatus,
   type ClientsView,
   mergeLoads,
   mergeStatus,
   noSuchClient,
-} from '../inspect/local-clients.ts';
-import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../inspect/missing-clients.ts';
+} from '../admin/local-clients.ts';
+import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing-clients.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';

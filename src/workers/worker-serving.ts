@@ -1,5 +1,5 @@
-import type { ServingMode } from '../assembly/client-serving.ts';
-import type { Core } from '../assembly/core.ts';
+import type { ServingMode } from '../client-serving.ts';
+import type { Core } from '../core.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { Side } from '../model/access.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';

@@ -2,8 +2,8 @@ import { isDeepStrictEqual } from 'node:util';
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { type Clock, systemClock, type Timer } from '../model/clock.ts';
-import type { Canaries } from '../rollout/canaries.ts';
-import type { Rollout } from '../rollout/rollout.ts';
+import type { Canaries } from '../releases/canaries.ts';
+import type { Rollout } from '../releases/rollout.ts';
 import {
   type CanaryStream,
   type Fleet,
@@ -11,7 +11,7 @@ import {
   type Survey,
   unknownCanary,
   type Waiting,
-} from '../rollout/waiting.ts';
+} from '../releases/waiting.ts';
 import type { Message } from './ipc-messages.ts';
 
 type CanaryReport = Message<'canary_report'>;

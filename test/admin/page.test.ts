@@ -7,7 +7,7 @@ import {
   StatusResponseSchema,
 } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { fallbackStyle } from '../../src/gen/page.ts';
-import type { KnownStatus } from '../../src/inspect/problems.ts';
+import type { KnownStatus } from '../../src/admin/problems.ts';
 import { sampleClient, sampleStatus, statusWith } from '../support/inspector.ts';
 
 const now = Date.parse('2026-01-01T00:10:00Z');

@@ -2,7 +2,7 @@ import { existsSync, globSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { expect } from 'chai';
 import { end, reference, start } from '../../scripts/config-reference.ts';
-import { fixedKeys } from '../../src/assembly/reload-effect.ts';
+import { fixedKeys } from '../../src/reload-effect.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
 import { rejections } from '../../src/observe/rejections.ts';
 import { envoyBinary } from '../e2e/support/envoy-binary.ts';

@@ -1,6 +1,6 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { ClientRules } from '../../src/assembly/clients.ts';
+import { ClientRules } from '../../src/clients.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {

@@ -1,6 +1,6 @@
 import type { ClientContext, StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
-import { Staleness } from '../../src/inspect/staleness.ts';
+import { Staleness } from '../../src/admin/staleness.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { Access } from '../../src/model/access.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
@@ -442,7 +442,7 @@ export class RelayHost implements Host {
   }
 
   /**
-   * What clients have reported goes up before it ends; true: something may be on its way. As src/assembly does it: the
+   * What clients have reported goes up before it ends; true: something may be on its way. As `Distributary` does it: the
    * streams of all clients end first, and no others begin.
    */
   drain(): boolean {
@@ -690,7 +690,7 @@ class Running {
     this.saving?.attach(this.relay.store);
   }
 
-  /** As `loadServer` of src/assembly makes it for one upstream. */
+  /** As src/load-reports.ts makes it for one upstream. */
   #loadServer(
     plan: RelayPlan,
     clock: Clock,

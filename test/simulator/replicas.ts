@@ -1,5 +1,5 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { SiblingServing } from '../../src/assembly/sibling-serving.ts';
+import { SiblingServing } from '../../src/sibling-serving.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';

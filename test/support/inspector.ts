@@ -13,7 +13,7 @@ import {
 } from '../../src/admin/requests.ts';
 import type { Inspector, PageFacts, PageSource, Plain } from '../../src/admin/service.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
-import { type KnownStatus, problemsOf } from '../../src/inspect/problems.ts';
+import { type KnownStatus, problemsOf } from '../../src/admin/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
 import { rpcError } from '../../src/wire/connect.ts';

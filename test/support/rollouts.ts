@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../../src/model/brand.ts';
-import type { RolloutEvents, RolloutSettings } from '../../src/rollout/seams.ts';
+import type { RolloutEvents, RolloutSettings } from '../../src/releases/seams.ts';
 
 /** Nobody is a canary: a change goes to everybody after its bake of 30 s. */
 export const withoutCanaries = (types: readonly TypeUrl[]): RolloutSettings => ({

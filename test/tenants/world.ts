@@ -1,4 +1,4 @@
-import { ClientRules } from '../../src/assembly/clients.ts';
+import { ClientRules } from '../../src/clients.ts';
 import type { ResourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { type Interest, type Put, WILDCARD } from '../../src/model/transaction.ts';

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
 import type { ResourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
-import { elect, type Member } from '../../src/rollout/canaries.ts';
-import type { CanaryStream, Standing, Survey } from '../../src/rollout/waiting.ts';
+import { elect, type Member } from '../../src/releases/canaries.ts';
+import type { CanaryStream, Standing, Survey } from '../../src/releases/waiting.ts';
 import type { Message } from '../../src/workers/ipc-messages.ts';
 import { CanaryReporter, reportOf } from '../../src/workers/reporters.ts';
 import { surveyOf } from '../../src/workers/workers-fleet.ts';

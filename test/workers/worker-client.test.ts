@@ -11,7 +11,7 @@ import {
   type ClientStatusResponse,
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
-import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/inspect/csds.ts';
+import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/admin/csds.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
 import { ASKER_GONE, rpcError } from '../../src/wire/connect.ts';

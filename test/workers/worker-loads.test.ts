@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { Load } from '../../src/assembly/core.ts';
+import type { Load } from '../../src/core.ts';
 import type { ToWorker } from '../../src/workers/ipc-messages.ts';
 import { WorkerLoads } from '../../src/workers/worker-loads.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
-import type { CanaryStream, Standing, Waiting } from '../../src/rollout/waiting.ts';
+import type { CanaryStream, Standing, Waiting } from '../../src/releases/waiting.ts';
 import type { Message, ToWorker } from '../../src/workers/ipc-messages.ts';
 import { WorkersFleet } from '../../src/workers/workers-fleet.ts';
 import { type } from '../support/in-memory-relay.ts';

@@ -4,7 +4,7 @@ import { type ModelInputs, pageModel } from '../../../src/admin/page/page-model.
 import type { Plain } from '../../../src/admin/service.ts';
 import type { ClientClass } from '../../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { CheckStatus, RolloutStatus } from '../../../src/gen/distributary/admin/v1/rollout_pb.ts';
-import { problemsOf } from '../../../src/inspect/problems.ts';
+import { problemsOf } from '../../../src/admin/problems.ts';
 import { NO_PAGE, sampleStatus } from '../../support/inspector.ts';
 
 const oneClass: Plain<ClientClass> = {

@@ -1,0 +1,196 @@
+import { setTimeout as wait } from 'node:timers/promises';
+import { create } from '@bufbuild/protobuf';
+import { collected } from './answers.ts';
+import { type WaitQuery, waitQuery } from './requests.ts';
+import type { Answer, Call, Inspector, Plain } from './service.ts';
+import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
+import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import { systemClock } from '../model/clock.ts';
+import { nameKey } from '../model/holds.ts';
+import { isCollection } from '../model/selection.ts';
+import { TimeSlices } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
+import type { Relay } from '../relay.ts';
+import { rpcError } from '../wire/connect.ts';
+import { Code } from '../wire/grpc-status.ts';
+import type { ChangesInspection, InspectedRelay } from './changes.ts';
+import {
+  type Acceptance,
+  type AcceptanceQuery,
+  acceptanceOf,
+  type HeldBackQuery,
+  heldBack,
+  mergeAcceptances,
+  NOBODY_MISSING,
+  whyHeld,
+} from './missing-clients.ts';
+import { canonicalOf } from './missing-resources.ts';
+
+/** How often clients are looked at, in milliseconds: at first, and at last. */
+const firstPauseMs = 50;
+const longestPauseMs = 1000;
+/** Each of them looks at all clients again and again. */
+const mostWaits = 100;
+
+/** Wait: what clients were sent and have accepted. */
+export function inspectDelivery(
+  { relay, rollout, staleness, clients }: InspectedRelay,
+  changes: ChangesInspection,
+): Inspector['wait'] {
+  const slices = new TimeSlices(systemClock);
+  let waits = 0;
+
+  return async (request, call) => {
+    const query = waitQuery(request);
+    if (waits >= mostWaits) {
+      const message = `${mostWaits} calls of Wait are open, the maximum: try again later`;
+      throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
+    }
+    waits++;
+    try {
+      return await waitFor(query, call);
+    } finally {
+      waits--;
+    }
+  };
+
+  async function waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
+    const { signal } = call;
+    const deadline = systemClock.monotonic() + query.timeoutMs;
+    for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
+      const answer = await accepted(query, wanted(query), call);
+      const left = deadline - systemClock.monotonic();
+      if (answer.accepted || left <= 0 || signal.aborted) return answer;
+      await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
+    }
+  }
+
+  async function accepted(query: WaitQuery, what: HeldBackQuery, call: Call): Promise<Answer<'wait'>> {
+    const { wave } = query;
+    const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
+    const misspelled = await unknown(query);
+    const said = await acceptance(what, call);
+    // Who is in a later wave has not got it yet.
+    const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
+    const found = mergeAcceptances([held, misspelled, counted]);
+    const staleUpstreams = stale(what);
+    const isAccepted =
+      found.missing === 0 &&
+      found.clients >= query.minClients &&
+      (query.allowStale || staleUpstreams.length === 0);
+    return { accepted: isAccepted, ...found, staleUpstreams };
+  }
+
+  /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
+  function wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
+    if (revision === undefined) return { type, names, released: new Set() };
+    const change = changes.change(revision, names);
+    const changed = new Set<string>(change.names.map(({ name }) => name));
+    const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
+    const asked = names.size === 0 ? changed : changed.intersection(names);
+    if ((type !== undefined && type !== change.type) || asked.size === 0) {
+      const { short } = typeInfo(change.type);
+      const what = changed.size === 0 ? 'changed nothing' : `did not change that: it changed ${short}`;
+      const message = `revision ${revision} ${what}`;
+      throw rpcError({ code: Code.INVALID_ARGUMENT, message });
+    }
+    const released = new Set<string>(given.map(({ name }) => name));
+    return { type: change.type, names: asked, released };
+  }
+
+  /** What waits, as long as the clients of the waves up to this one have not accepted it. */
+  function heldBackIn(wave: number, what: HeldBackQuery): Acceptance {
+    const { changes: waiting, bakes } = rollout.report();
+    const changeOf = new Map(
+      waiting.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),
+    );
+    return heldBack(relay, what, (pending) => {
+      const change = changeOf.get(nameKey(pending.type, pending.name));
+      if (change === undefined) return whyHeld(pending);
+      const { state, wave: at, acceptedWave } = change;
+      if (state.kind !== 'HELD' && acceptedWave >= wave) return '';
+      const why = state.reason === '' ? 'not all of its clients have accepted it' : state.reason;
+      return `it is in wave ${at} of ${bakes.length}: ${why}`;
+    });
+  }
+
+  async function acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
+    const asked = clients();
+    const names = [...query.names];
+    const request = create(WaitRequestSchema, { type: query.type ?? '', names, minClients: 0 });
+    if (!asked.inWorkers) return asked.wait(request, call);
+    // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
+    const feeds = await acceptanceOf(relay, query, slices, false);
+    const found = await asked.wait(request, call);
+    if (feeds.missing === 0 || found.missing > 0) return found;
+    const { missing, missingClients } = feeds;
+    for (const row of missingClients)
+      Object.assign(row, { client: '', node: '', why: `a worker: ${row.why}` });
+    return { clients: found.clients, missing, missingClients };
+  }
+
+  /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. */
+  async function unknown({ type, names, revision, minClients }: WaitQuery): Promise<Acceptance> {
+    if (revision !== undefined || minClients === 0) return NOBODY_MISSING;
+    const found: string[] = [];
+    for (const name of names) {
+      if (isKnown(relay, type, name)) continue;
+      const listed = await changes.history(
+        create(HistoryRequestSchema, { type: type ?? '', name, limit: 1 }),
+      );
+      if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) found.push(name);
+    }
+    const short = type === undefined ? '' : typeInfo(type).short;
+    const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
+    const rows = found.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
+    return { clients: 0, missing: found.length, missingClients: rows };
+  }
+
+  /** Upstreams that what is asked for comes from, and that may be out of date. */
+  function stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
+    const all = staleness.stale;
+    // Nearly always.
+    if (all.length === 0) return [];
+    const serving = servingUpstreams(relay, type, names, new Set(all.map(({ name }) => name)));
+    return all.filter(({ name }) => serving.has(name));
+  }
+}
+
+/** It is cached, or asked for by its name. */
+function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean {
+  const types = type === undefined ? [...relay.store.tables].map(([url]) => url) : [type];
+  return types.some((url) => {
+    const selector = canonicalOf(url, name);
+    const table = relay.store.tables.get(url);
+    if (table === undefined) return false;
+    if ((table.resources.get(selector)?.variants.size ?? 0) > 0) return true;
+    if (!Iterator.from(table.aliased(selector)).next().done) return true;
+    return Iterator.from(relay.views.interests.all()).some(
+      (one) => one.type === url && one.selector === selector,
+    );
+  });
+}
+
+/** Those of these upstreams that what clients ask for comes from. */
+function servingUpstreams(
+  relay: Relay,
+  type: TypeUrl | undefined,
+  names: ReadonlySet<string>,
+  among: ReadonlySet<string>,
+): ReadonlySet<string> {
+  const serving = new Set<string>();
+  const add = (of: TypeUrl, selector: string): void => {
+    const upstream = relay.servedBy(of, selector);
+    if (upstream !== undefined && among.has(upstream)) serving.add(upstream);
+  };
+  if (type !== undefined) for (const name of names) add(type, name);
+  if (type !== undefined && names.size > 0) return serving;
+  for (const { type: of, selector } of relay.views.interests.all()) {
+    if (type !== undefined && of !== type) continue;
+    if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
+    add(of, selector);
+    if (serving.size === among.size) break;
+  }
+  return serving;
+}

@@ -1,0 +1,474 @@
+import { hostname } from 'node:os';
+import { create } from '@bufbuild/protobuf';
+import { collected } from './answers.ts';
+import {
+  canonicalGiven,
+  type ExplainQuery,
+  explainClientQuery,
+  explainQuery,
+  logLevelChange,
+  matchesQuery,
+  type Operation,
+  optionalType,
+  type Request,
+  resourceQuery,
+  resourcesQuery,
+  valueOf,
+} from './requests.ts';
+import type { Answer, Inspector, Plain, ReadinessReport } from './service.ts';
+import { sameVariantContent } from '../cache/cached-resource.ts';
+import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import { Paced, systemClock } from '../model/clock.ts';
+import { explainMatch, formatConstraints } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
+import { internParameters } from '../model/parameters.ts';
+import type { Variant } from '../model/resource.ts';
+import { fail, ok, type Result } from '../model/result.ts';
+import type { HeldVariant } from '../model/rollout.ts';
+import { unknownWord } from '../model/text.ts';
+import { TimeSlices } from '../model/time-slices.ts';
+import { typeByName, typeInfo } from '../model/types.ts';
+import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
+import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
+import { typeLabels } from '../observe/metrics.ts';
+import { notAllowed } from '../observe/missing-text.ts';
+import type { Relay } from '../relay.ts';
+import type { Checks } from '../releases/checks.ts';
+import type { Promoted } from '../releases/seams.ts';
+import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { invalid, rpcError } from '../wire/connect.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { type InspectedRelay, inspectChanges } from './changes.ts';
+import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
+import { inspectDelivery } from './delivery.ts';
+import type { ClientsStatus } from './local-clients.ts';
+import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
+import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
+import { timestamp } from './problem-parts.ts';
+import { type KnownStatus, problemsOf } from './problems.ts';
+import { cachedVariants, listResources, matchesOf, variantId, variantSummary } from './resources.ts';
+import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
+import { staleReason } from './staleness.ts';
+
+/** Milliseconds. A probe of Kubernetes waits for a second. */
+const longestProbeMs = 500;
+
+/** The process that has the relay, as operators see it. */
+interface InspectedProcess extends InspectedRelay {
+  readonly version: string;
+  /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
+  readonly notReadyReason: () => string | undefined;
+  /** upstreams[].required. */
+  readonly isRequired: (upstream: string) => boolean;
+  /** What only the process with the whole relay can answer. */
+  readonly own: Pick<Inspector, 'compareConfiguration' | 'configDump' | 'metricsText' | 'notKept' | 'page'>;
+  /** What is dangerous about the configuration in force. */
+  readonly warnings: () => readonly string[];
+  /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
+  readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
+  readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
+  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
+  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
+  readonly askCheck: Checks['askNow'];
+  readonly logLevels: LogLevels;
+}
+
+export interface Inspection extends Inspector {
+  /** CSDS within a scope. The relay's own view is only in answers about all clients. */
+  clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>>;
+}
+
+/** The state of the relay for operators, read for each request. */
+export function inspection(inspected: InspectedProcess): Inspection {
+  const { relay, staleness, rollout, isRequired, clients } = inspected;
+  const started = systemClock.monotonic();
+  const slices = new TimeSlices(systemClock);
+  const changes = inspectChanges(inspected);
+  /** Probes ask often, and a status looks at every stream. */
+  const paced = new Paced(systemClock, status);
+
+  return {
+    ...inspected.own,
+    changes,
+    ready,
+    status,
+    /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
+    problems: async () => (await paced.within(longestProbeMs))?.problems,
+    async explain(request) {
+      const query = explainQuery(request);
+      const client = query.client === undefined ? undefined : await clients().explain(request);
+      const upstream = relay.servedBy(query.type, canonicalOf(query.type, query.name));
+      const explained = {
+        ...explain(relay, query, client),
+        staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
+      };
+      return explained.matchFound ? explained : { ...explained, otherClasses: await classesWith(query) };
+    },
+    async explainClient(request) {
+      const asked = create(GetClientRequestSchema, explainClientQuery(request));
+      const client = await collected(GetClientResponseSchema, await clients().getClient(asked));
+      const classes = await clients().listClasses();
+      return slices.run((pace) => explainClient(relay, staleness, client, classes, pace));
+    },
+    listResources: (request) => listResources(relay, resourcesQuery(request), slices),
+    getResource(request) {
+      const query = resourceQuery(request);
+      return request.client === '' ? cachedVariants(relay, query, slices) : clients().getResource(request);
+    },
+    listClients: (request) => clients().listClients(request),
+    getClient: (request) => clients().getClient(request),
+    load: (request) => clients().load(request),
+    listClasses,
+    async listMatches(request) {
+      const query = matchesQuery(request);
+      const classes = await listClasses();
+      return slices.run((pace) => matchesOf(relay, classes, query, pace));
+    },
+    wait: inspectDelivery(inspected, changes),
+    tap: (request, call) => clients().tap(request, call),
+    clientStatus: (request, most) =>
+      clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, inspected.maxResponseBytes()) }),
+    clientStatusOf,
+    releaseRemovals({ upstream, type }) {
+      if (upstream === '') throw invalid('upstream is missing');
+      const removed = inspected.releaseRemovals(upstream, optionalType(type));
+      if (removed !== undefined) return { removed };
+      const names = relay.upstreams.map(({ name }) => name);
+      throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
+    },
+    operate(operation) {
+      const { bakes } = rollout.report();
+      return { ...valueOf(operate(operation, inspected)), waves: bakes.length };
+    },
+    /** NOT_FOUND: there is no such check. */
+    async check({ name }) {
+      if (name === '') throw invalid('name is missing');
+      const asked = await inspected.askCheck(name);
+      if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
+      const { state, value, reason } = asked.value;
+      return { check: { name, state, value, reason, recent: [] } };
+    },
+    setLogLevel: (request, { operator }) =>
+      setLogLevel(request, operator, inspected.logLevels, inspected.log),
+  };
+
+  function ready(): ReadinessReport {
+    const waiting = relay.upstreams.filter(
+      (upstream) => isRequired(upstream.name) && !staleness.hasServed(upstream),
+    );
+    const reason =
+      inspected.notReadyReason() ??
+      (waiting.length === 0
+        ? ''
+        : `not connected yet: ${waiting.map((upstream) => describe(upstream.name, upstream.state())).join(', ')}`);
+    return {
+      ready: reason === '',
+      reason,
+      rollout: rolloutSummary(rollout.report()),
+      upstreams: relay.upstreams.map(upstreamStatus),
+    };
+  }
+
+  function upstreamStatus(upstream: Upstream) {
+    const { name } = upstream;
+    const state = upstream.state();
+    const staleSince = staleness.since(upstream);
+    return {
+      ...state,
+      name,
+      required: isRequired(name),
+      warning: state.warning ?? '',
+      stale: staleSince !== undefined,
+      staleSince: staleSince === undefined ? '' : timestamp(staleSince),
+      staleReason: staleSince === undefined ? '' : staleReason(state),
+      fromSiblingsSince: state.fromSiblingsSince === undefined ? '' : timestamp(state.fromSiblingsSince),
+      suspectTypes: (upstream.suspects?.() ?? []).map(({ type, since, reason }) => ({
+        type: typeInfo(type).short,
+        since: timestamp(since),
+        reason,
+      })),
+      heldRemovals: inspected.heldRemovals(name).map(({ type, count, since }) => ({
+        type: typeInfo(type).short,
+        count,
+        since: timestamp(since),
+      })),
+    };
+  }
+
+  async function status(): Promise<Answer<'status'>> {
+    // A worker that does not answer is waited for once.
+    const [status, classes] = await Promise.all([knownStatus(), listClasses()]);
+    const facts = inspected.own.page.facts();
+    const found = problemsOf({ status, classes, facts, now: systemClock.now() });
+    return { ...status, ...inspected.found(found) };
+  }
+
+  async function knownStatus(): Promise<KnownStatus> {
+    const { ready: isReady, reason, upstreams } = ready();
+    const ofUpstreams = upstreams
+      .filter(({ warning }) => warning !== '')
+      .map(({ name, warning }) => `upstream ${name}: ${warning}`);
+    const ofClients = await clients().status();
+    return {
+      version: inspected.version,
+      uptimeSeconds: (systemClock.monotonic() - started) / 1000,
+      ready: isReady,
+      reason,
+      upstreams: [...upstreams],
+      ...ofClients,
+      types: typeRows(relay, ofClients.types),
+      warnings: [...inspected.warnings(), ...ofUpstreams, ...ofClients.warnings],
+      cacheBytes: BigInt(relay.store.bytes),
+      nodeId: relay.nodeId,
+      host: hostname(),
+      rollout: rolloutStatus(rollout.report()),
+    };
+  }
+
+  async function listClasses(): Promise<Answer<'listClasses'>> {
+    const answer = await clients().listClasses();
+    return slices.run((pace) => explainMissing(relay, answer, pace));
+  }
+
+  /** How many classes of connected clients get a resource. */
+  async function classesWith({ type, name }: ExplainQuery): Promise<number> {
+    const answer = await clients().listClasses();
+    const selector = canonicalOf(type, name);
+    const { sets } = await slices.run((pace) => whoHas(relay, type, selector, answer, pace));
+    return sets.size;
+  }
+
+  async function clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+    const ofClients = await clients().configs(query);
+    if (!ofClients.ok || query.scope.kind !== 'all') return ofClients;
+    const rest = { ...query, maxBytes: query.maxBytes - sizeOf(ofClients.value) };
+    const own = await ownConfig(relay, rest, slices);
+    if (own.ok) return ok([...ofClients.value, ...own.value]);
+    return own.error.code === Code.RESOURCE_EXHAUSTED ? fail(answerTooLarge(query.maxBytes)) : own;
+  }
+}
+
+/** The error names the endpoint that it is of: another one may be tried now. */
+function describe(name: string, { lastError }: UpstreamState): string {
+  return lastError === '' ? name : `${name} (${lastError})`;
+}
+
+/**
+ * Which variant a client gets. While a change waits, it is what the client's side sees (without a client: what all but
+ * canaries see), and what waits is listed behind it.
+ */
+function explain(
+  relay: Relay,
+  query: ExplainQuery,
+  client: Answer<'explain'> | undefined,
+): Answer<'explain'> {
+  const { type } = query;
+  const name = canonicalGiven(query.name, type);
+  const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
+  const side = client?.canary === true ? 'canary' : 'released';
+  const { isDenied, admits } = admittedTo(client, name);
+  const value = relay.catalogOf(side).peek(type, name, parameters, { admits });
+  const seen = relay.catalogOf(side).named(type, name);
+  const variants = seen.map((held) => {
+    const found = explainMatch(held.variant.constraints.expression, parameters);
+    const isKept = found.matches && !admits(held.variant);
+    return Object.assign(shown(held, name), isKept ? { matches: false, reason: notAllowed } : found);
+  });
+  const isWithheld = isDenied || variants.some(({ reason }) => reason === notAllowed);
+  const got = isVariant(value) ? value : undefined;
+  return {
+    match: got === undefined ? '' : formatConstraints(got.constraints.expression),
+    matchFound: got !== undefined,
+    variants: [...variants, ...waiting(relay, type, name, seen)],
+    parameters: Object.fromEntries(parameters.entries),
+    // Of several resources with the same alias the first is meant.
+    ambiguous:
+      seen.filter(({ variant }, at) => variant.name === got?.name && variants[at]?.matches).length > 1,
+    state: isVariant(value) ? 'present' : isWithheld ? 'denied' : value,
+    canary: side === 'canary',
+    otherClasses: 0,
+    staleUpstreams: [],
+    ...(client?.client === undefined ? {} : { client: client.client }),
+  };
+}
+
+/** What xds.authorization lets a client have of a name, by what the process with the client says. */
+function admittedTo(client: Answer<'explain'> | undefined, name: ResourceName) {
+  const isDenied = client?.state === 'denied';
+  const withheld = new Set(client?.variants.map((one) => `${one.name} ${one.constraints}`));
+  const admits = (variant: Variant): boolean => {
+    const one = variantId({ variant }, name);
+    return !isDenied && !withheld.has(`${one.name} ${one.constraints}`);
+  };
+  return { isDenied, admits };
+}
+
+const shown = (held: HeldVariant, asked: ResourceName) => ({
+  ...variantSummary(held),
+  ...variantId(held, asked),
+});
+
+/** What canaries have and what upstream says, as far as this side does not see it yet. */
+function waiting(
+  relay: Relay,
+  type: TypeUrl,
+  name: ResourceName,
+  seen: readonly HeldVariant[],
+): Plain<VariantExplanation>[] {
+  const unseen = (
+    all: readonly HeldVariant[],
+    known: readonly HeldVariant[],
+    why: (variant: Variant) => string,
+  ) =>
+    all
+      .filter((one) => !known.some((held) => isSame(held.variant, one.variant)))
+      .map((one) => Object.assign(shown(one, name), { matches: false, reason: why(one.variant) }));
+  const canary = relay.catalogOf('canary').named(type, name);
+  return [
+    ...unseen(canary, seen, () => onlyCanaries),
+    ...unseen(relay.store.named(type, name), [...seen, ...canary], (one) =>
+      whyHeldBack(relay, type, one.name),
+    ),
+  ];
+}
+
+const isSame = (a: Variant, b: Variant): boolean =>
+  a === b || (a.name === b.name && a.constraints === b.constraints && sameVariantContent(a, b));
+
+/** Clients can name any type: unknown types after the first few share a row. */
+function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
+  const labelOf = typeLabels((type) => relay.store.variants(type) > 0);
+  const rows = new Map<string, Plain<TypeStatus>>();
+  const rowOf = (type: string): Plain<TypeStatus> =>
+    getOrMake(rows, type, () => ({ type, resources: 0, variants: 0, subscriptions: 0, ambiguous: 0 }));
+  for (const [type, table] of relay.store.tables) {
+    const row = rowOf(labelOf(type));
+    row.resources += table.resourceCount;
+    row.variants += table.variants;
+    row.ambiguous += table.ambiguousCount;
+  }
+  for (const { type, subscriptions } of subscribed) {
+    // Each worker names the first unknown types that it met: others than this process, perhaps.
+    rowOf(labelOf(typeByName(type) ?? typeUrl(type))).subscriptions += subscriptions;
+  }
+  return [...rows.values()];
+}
+
+type Operations = Readonly<
+  Record<
+    Operation['verb'],
+    readonly [
+      done: string,
+      /** How many names that was for; nothing: it is about no names. */
+      run: (operation: Operation, inspected: InspectedProcess) => Result<Promoted | number | undefined>,
+    ]
+  >
+>;
+
+const operations: Operations = {
+  freeze: [
+    'an operator has frozen changes',
+    ({ type, upstream, reason, operator }, { rollout }) =>
+      rollout.freeze({ type, upstream }, { operator, reason }),
+  ],
+  unfreeze: [
+    'an operator has ended a freeze',
+    ({ type, upstream }, { rollout }) => {
+      const ended = rollout.unfreeze({ type, upstream });
+      return ended.ok ? ok(rollout.report().pending.length) : ended;
+    },
+  ],
+  promote: [
+    'an operator has ended a wave',
+    ({ type, upstream, reason, wave }, { rollout }) => rollout.promote({ type, upstream }, reason, wave),
+  ],
+  release: ['an operator has released changes', release],
+  discard: [
+    'an operator has discarded changes',
+    ({ type, upstream, reason }, { rollout }) => rollout.discard({ type, upstream }, reason),
+  ],
+};
+
+/** What operators do to changes: done at once, or refused whole, and written to the log with who and why. */
+function operate(operation: Operation, inspected: InspectedProcess): Result<Promoted, GrpcStatus> {
+  const { relay, log } = inspected;
+  const { verb, type, upstream, reason, operator } = operation;
+  const upstreams = relay.upstreams.map(({ name }) => name);
+  if (upstream !== undefined && !upstreams.includes(upstream)) {
+    const message = unknownWord('upstream', upstream, upstreams);
+    return fail({ code: Code.NOT_FOUND, message });
+  }
+  const [done, run] = operations[verb];
+  const result = run(operation, inspected);
+  const said = {
+    who: operator,
+    what: verb,
+    type: type === undefined ? 'all' : typeInfo(type).short,
+    upstream: upstream ?? 'all',
+    reason,
+  };
+  if (!result.ok) {
+    log.warn('an operation on changes was refused', { ...said, error: result.error });
+    return fail({ code: Code.FAILED_PRECONDITION, message: result.error });
+  }
+  const { value = 0 } = result;
+  const promoted = typeof value === 'number' ? { names: value, wave: 0 } : value;
+  log.info(done, { ...said, names: promoted.names });
+  return ok(promoted);
+}
+
+/** What waits for canaries, and what is held back because it removes too much. The error: neither waits. */
+function release(
+  { type, upstream, reason }: Operation,
+  { rollout, relay, releaseRemovals }: InspectedProcess,
+): Result<number> {
+  const released = rollout.release({ type, upstream }, reason);
+  const removed = relay.upstreams
+    .filter(({ name }) => upstream === undefined || name === upstream)
+    .reduce((sum, { name }) => sum + (releaseRemovals(name, type) ?? 0), 0);
+  return removed === 0 ? released : ok(removed + (released.ok ? released.value : 0));
+}
+
+/** An operator changes the log level for a time; the log says who has done so. */
+export function setLogLevel(
+  request: Request<'setLogLevel'>,
+  operator: string,
+  levels: LogLevels,
+  log: Log,
+): Answer<'setLogLevel'> {
+  const { level, node, milliseconds } = logLevelChange(request);
+  // The field is not called `node`: the line is about the log, and not written by the level for this node.
+  const said = { who: operator, log_level: level ?? levels.initial, for_node: node ?? 'all' };
+  if (level === undefined) {
+    levels.end(node);
+    log.info('an operator has reset the log level', said);
+    return inForce(levels);
+  }
+  const say = (): void =>
+    log.info('an operator changes the log level', { ...said, seconds: milliseconds / 1000 });
+  // Once, by the level that writes more: before a change to `error`, after a change to `debug`.
+  const isWritten = levels.enables('info');
+  if (isWritten) say();
+  if (!levels.override({ node, level, milliseconds })) {
+    const message = `${maxOverrides} nodes have a log level of their own, the maximum: reset one of them, or wait`;
+    log.warn('a log level was refused', { ...said, error: message });
+    throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
+  }
+  if (!isWritten) say();
+  return inForce(levels);
+}
+
+function inForce(levels: LogLevels): Answer<'setLogLevel'> {
+  return {
+    level: levels.initial,
+    overrides: levels.overrides().map(({ node, level, milliseconds }) => ({
+      node: node ?? '',
+      level,
+      until: new Date(Date.now() + milliseconds).toISOString(),
+    })),
+  };
+}

@@ -1,0 +1,483 @@
+import { create } from '@bufbuild/protobuf';
+import {
+  canonicalGiven,
+  clientQuery,
+  clientsQuery,
+  explainQuery,
+  optionalType,
+  type Request,
+  resourceQuery,
+  waitQuery,
+} from './requests.ts';
+import type { Answer, Awaitable, ClientMethods, Plain } from './service.ts';
+import type { ListedClient, ListedType } from '../downstream/services.ts';
+import type { TapFilter, Tapped } from '../downstream/taps.ts';
+import {
+  type AccountStatus,
+  type ClientTypeState,
+  ExplainResponseSchema,
+  type NackStatus,
+  type StatusResponse,
+  TypeStatusSchema,
+} from '../gen/distributary/admin/v1/admin_pb.ts';
+import {
+  type TapMessage,
+  TapMessageSchema,
+  WaitResponseSchema,
+} from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
+import type { LoadView, ReportingClass } from '../load/load-view.ts';
+import type { ResourceName } from '../model/brand.ts';
+import { isVariant } from '../model/catalog.ts';
+import { systemClock } from '../model/clock.ts';
+import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
+import type { Result } from '../model/result.ts';
+import { covers } from '../model/selection.ts';
+import type { Holding, Rejection } from '../model/subscription.ts';
+import { Pace, TimeSlices } from '../model/time-slices.ts';
+import { typeInfo } from '../model/types.ts';
+import { authorityOf } from '../model/xdstp.ts';
+import { typeLabels } from '../observe/metrics.ts';
+import type { Relay } from '../relay.ts';
+import { unmetMatches, type WaveRules } from '../releases/canaries.ts';
+import type { Standing } from '../releases/waiting.ts';
+import { compileGlob } from '../security/pattern.ts';
+import type { Accounts } from '../wire/accounts.ts';
+import type { EncodedStatus } from '../wire/client-status.ts';
+import { rpcError } from '../wire/connect.ts';
+import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import {
+  clientDetail,
+  clientList,
+  inWaves,
+  missingOf,
+  summed,
+  sumOfWaves,
+  typeState,
+  type WaveOf,
+  waveClients,
+  withheldOf,
+} from './client-list.ts';
+import { type ClientStatusQuery, clientConfigs } from './csds.ts';
+import { fleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
+import { subscriptionsOf } from './gauge-sample.ts';
+import { acceptanceOf } from './missing-clients.ts';
+import { canonicalOf } from './missing-resources.ts';
+import { aboutVariant, rejectedVersions, sentVariants, variantId } from './resources.ts';
+
+/** What a reload would change for the clients of this process. */
+export type ReloadPreview = (
+  text: string,
+  pace: Pace,
+  /** Aborts when nobody waits for it any more. */
+  signal: AbortSignal,
+) => Promise<Answer<'compareConfiguration'>>;
+
+/** The process whose clients these are. */
+interface ServingProcess {
+  readonly relay: Relay;
+  readonly accounts: Accounts;
+  readonly loadReports: { readonly view: LoadView };
+  /** What a stream says to what waits; undefined: it does not subscribe to it. */
+  readonly fleet: { standing(stream: string): Standing['kind'] | undefined };
+}
+
+/**
+ * The clients whose streams end in this process, and those that poll it: read when asked for. `rules`: who gets what
+ * waits, in which wave.
+ */
+export function localClients(
+  { relay, accounts, loadReports, fleet }: ServingProcess,
+  preview: ReloadPreview,
+  rules: () => WaveRules,
+): ClientsView {
+  const slices = new TimeSlices(systemClock);
+  /** Of `status`, which the primary does not wait long for: it is not behind what others ask. */
+  const statusSlices = new TimeSlices(systemClock);
+  const waves = (): WaveOf => inWaves(rules(), (stream) => fleet.standing(stream));
+  const streamOf = (id: string): ListedClient => relay.client(id) ?? noSuchClient(id);
+
+  return {
+    inWorkers: false,
+    status: () => statusSlices.run(status),
+    listClients(request) {
+      const query = clientsQuery(request);
+      const waveOf = waves();
+      return slices.run((pace) => clientList([...relay.clients()], query, relay, waveOf, pace));
+    },
+    listClasses: fleetSurvey(relay, slices, systemClock),
+    load: (request) => loadOf(loadReports.view, request),
+    getClient(request) {
+      const query = clientQuery(request);
+      const stream = streamOf(query.id);
+      return slices.run((pace) => clientDetail(stream, query, relay, pace));
+    },
+    explain(request) {
+      const { type, name: spelling, parameters } = explainQuery(request);
+      const name = canonicalGiven(spelling, type);
+      const stream = streamOf(request.client);
+      const access = stream.client?.access;
+      const asked = stream.types.find(({ info }) => info.url === type);
+      const holding = asked && holdingOf(asked, name, parameters);
+      const own =
+        holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream, authorityOf(name));
+      const withheld = withheldOf(relay, access, type, name, parameters ?? own);
+      const known = {
+        parameters: Object.fromEntries(own.entries),
+        canary: access?.side === 'canary',
+        ...(withheld === 'all'
+          ? { state: 'denied' }
+          : { variants: withheld.map((held) => variantId(held, name)) }),
+      };
+      if (asked === undefined) return create(ExplainResponseSchema, known);
+      const client = {
+        ...typeState(asked, relay),
+        ...heldOf(asked, holding, name),
+        missing: isMissing(asked, holding, name, relay),
+      };
+      return create(ExplainResponseSchema, { ...known, client });
+    },
+    getResource: (request) => sentVariants(streamOf(request.client), resourceQuery(request), slices),
+    compareConfiguration: ({ text }, { signal }) => slices.run((pace) => preview(text, pace, signal)),
+    wait: async (request) =>
+      create(WaitResponseSchema, await acceptanceOf(relay, waitQuery(request), slices)),
+    tap: (request, { signal }) => tapMessages(relay, request, signal),
+    configs: (query) => clientConfigs(relay, query, slices),
+  };
+
+  async function status(pace: Pace): Promise<ClientsStatus> {
+    const rejections = await rejectionsOf(relay, pace);
+    const { server, polls, store } = relay;
+    const labelOf = typeLabels((type) => store.variants(type) > 0);
+    const types = new Map<string, number>();
+    for (const [type, count] of subscriptionsOf(relay)) {
+      const label = labelOf(type);
+      types.set(label, (types.get(label) ?? 0) + count);
+    }
+    return {
+      clients: server.size,
+      pollingClients: polls.clients.size,
+      types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
+      ...rejections,
+      warnings: [...warningsOf(relay, rules())],
+      waveClients: waveClients(server.streams(), waves()),
+      accounts: accounts
+        .heaviest(shownAccounts)
+        .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
+      workers: [],
+    };
+  }
+}
+
+function warningsOf(relay: Relay, rules: WaveRules): readonly string[] {
+  const waves = rules.waves.filter(({ match }) => match.length > 0);
+  if (waves.length === 0) return [];
+  const clients = new Set(Iterator.from(relay.clients()).map((client) => derivedOf(client)));
+  return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
+}
+
+async function rejectionsOf(
+  relay: Relay,
+  pace: Pace,
+): Promise<Pick<ClientsStatus, 'nacks' | 'rejectingClients'>> {
+  let rejectingClients = 0;
+  const rows = new Map<string, { nack: Plain<NackStatus>; counted: ListedClient }>();
+  for (const stream of [...relay.clients()]) {
+    let rejects = false;
+    for (const { info, subscription } of stream.types) {
+      for (const rejection of subscription?.responses.rejections ?? []) {
+        await pace.yieldIfDue();
+        rejects = true;
+        const nack = nackOf(info.short, rejection);
+        const key = keyOfNack(nack);
+        const known = rows.get(key);
+        // A stream may have rejected the same thing of several parameter sets.
+        if (known?.counted === stream) continue;
+        rows.set(key, {
+          nack: known === undefined ? nack : moreClients(known.nack, nack),
+          counted: stream,
+        });
+        if (rows.size > 2 * countedNacks) keepNewest(rows);
+      }
+    }
+    await pace.yieldIfDue();
+    rejectingClients += Number(rejects);
+  }
+  return { nacks: mostRecent([...rows.values()].map(({ nack }) => nack)), rejectingClients };
+}
+
+function keepNewest(rows: Map<string, { readonly nack: Plain<NackStatus> }>): void {
+  const oldestFirst = [...rows].toSorted(([, a], [, b]) => newestFirst(b.nack, a.nack));
+  for (const [key] of oldestFirst.slice(0, -countedNacks)) rows.delete(key);
+}
+
+function nackOf(type: string, rejection: Rejection): Plain<NackStatus> {
+  const { name, version, message, at, changes } = rejection;
+  return {
+    type,
+    name,
+    version,
+    clients: 1,
+    error: message,
+    since: new Date(at).toISOString(),
+    names: [...changes.names],
+    changed: changes.total,
+    removal: changes.removal,
+    ...rejectedVersions(rejection),
+  };
+}
+
+/** What the client was last sent of a name, and whether it accepted it. */
+function heldOf(
+  type: ListedType,
+  holding: Holding | undefined,
+  name: ResourceName,
+): Pick<Plain<ClientTypeState>, 'held' | 'removalState'> {
+  if (holding === undefined || holding.state === 'NOT_SENT') {
+    // What a wildcard has no more leaves no holding behind.
+    const rejected = type.subscription?.responses.rejectedWhole?.changes;
+    const isNamed = (one: string): boolean => canonicalOf(type.info.url, one) === name;
+    const isRejected = rejected?.removal === true && rejected.names.some(isNamed);
+    return { removalState: isRejected ? 'ERROR' : '' };
+  }
+  const { value, state, rejection } = holding;
+  // What a client that polls was sent is known until it is due something newer.
+  if (value === undefined) return { removalState: '' };
+  if (!isVariant(value)) return { removalState: state };
+  return { held: { ...aboutVariant(value), state, error: rejection?.message ?? '' }, removalState: '' };
+}
+
+/** The client asks for this, by its name or by a wildcard or glob that shows nothing. */
+function isMissing(
+  type: ListedType,
+  holding: Holding | undefined,
+  name: ResourceName,
+  relay: Pick<Relay, 'isServed'>,
+): boolean {
+  if (holding !== undefined) return holding.missing;
+  return missingOf(type, relay).some(({ canonical }) => covers(canonical, name));
+}
+
+/** Under several parameter sets: that of `parameters`, else one that the client has. */
+function holdingOf(
+  type: ListedType,
+  name: ResourceName,
+  parameters: Parameters | undefined,
+): Holding | undefined {
+  const found = Iterator.from(type.subscription?.holdings() ?? [])
+    .filter(({ canonical }) => canonical === name)
+    .toArray();
+  return (
+    found.find((one) => one.parameters === parameters) ??
+    found.find(({ value }) => isVariant(value)) ??
+    found.find(({ state }) => state !== 'NOT_SENT')
+  );
+}
+
+/** Those that it asks for the name with. Undefined: it does not ask for it by name. */
+function parametersOf(type: ListedType, name: ResourceName): Parameters | undefined {
+  return type.selection.entries.values().find(({ selector }) => selector === name)?.parameters;
+}
+
+const derivedOf = ({ client }: Pick<ListedClient, 'client'>, authority?: string): Parameters =>
+  client?.derived(authority) ?? NO_PARAMETERS;
+
+/** The most rejected resources that Status lists. */
+const maxNacks = 100;
+/** Of so many newest ones the clients are counted: clients can make as many as they like. */
+const countedNacks = 1000;
+/** The most accounts that it lists. */
+const shownAccounts = 5;
+
+/** What Status says of clients. Of types only how many clients subscribe. */
+export type ClientsStatus = Pick<
+  Plain<StatusResponse>,
+  | 'clients'
+  | 'pollingClients'
+  | 'types'
+  | 'nacks'
+  | 'rejectingClients'
+  | 'warnings'
+  | 'accounts'
+  | 'workers'
+  | 'waveClients'
+>;
+
+/**
+ * The clients of a relay, wherever their streams end: in this process, or in workers. Of ExplainResponse they say which
+ * parameters and side a client has, what it was sent and, in `state` and `variants`, what it may not get; of WaitResponse
+ * who has not accepted what there is now.
+ */
+export interface ClientsView extends ClientMethods {
+  /** They are in workers: the streams of this process feed those. */
+  readonly inWorkers: boolean;
+  status(): Awaitable<ClientsStatus>;
+  /** CSDS (protocol §9). INVALID_ARGUMENT: a matcher that is not accepted; RESOURCE_EXHAUSTED: too large. */
+  configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+}
+
+/** What several processes say, as one. Clients that reject the same thing share a line. */
+export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
+  const types = mergedRows(
+    all.flatMap((status) => status.types),
+    ({ type }) => type,
+    summed('subscriptions'),
+  );
+  const { clients, pollingClients, rejectingClients } = all.reduce(
+    summed('clients', 'pollingClients', 'rejectingClients'),
+  );
+  return {
+    clients,
+    pollingClients,
+    rejectingClients,
+    types,
+    nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
+    warnings: sharedWarnings(all),
+    accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
+    workers: all.flatMap(({ workers }) => workers),
+    waveClients: all.map((status) => status.waveClients).reduce(sumOfWaves, []),
+  };
+}
+
+/** What all processes with clients say: a client of another one may be what this one misses. */
+function sharedWarnings(all: readonly ClientsStatus[]): string[] {
+  const [first, ...others] = all.filter(({ clients, pollingClients }) => clients + pollingClients > 0);
+  return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
+}
+
+/** At most 100 of them. Clients that reject the same thing share a line. */
+function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
+  return mergedRows(nacks, keyOfNack, moreClients).toSorted(newestFirst).slice(0, maxNacks);
+}
+
+const newestFirst = ({ since: a }: Plain<NackStatus>, { since: b }: Plain<NackStatus>): number =>
+  a === b ? 0 : a < b ? 1 : -1;
+
+function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
+  return JSON.stringify([type, version, name, error]);
+}
+
+/** The answer about a stream that is not there. */
+export function noSuchClient(client: string): never {
+  const message = `there is no client ${client}: the ids are in the column CLIENT of distributary clients; --node there finds those of a node`;
+  throw rpcError({ code: Code.NOT_FOUND, message });
+}
+
+/** Those of several processes: a peer may have one in each. */
+function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatus>[] {
+  const counts = summed('connections', 'streams', 'workPerSecond');
+  const sum = (a: Plain<AccountStatus>, b: Plain<AccountStatus>): Plain<AccountStatus> => ({
+    ...counts(a, b),
+    heldBytes: a.heldBytes + b.heldBytes,
+    waits: a.waits || b.waits,
+  });
+  return mergedRows(accounts, ({ key }) => key, sum)
+    .toSorted((a, b) => b.workPerSecond - a.workPerSecond || Number(b.heldBytes - a.heldBytes))
+    .slice(0, shownAccounts);
+}
+
+/** Each costs something for every message. */
+const maxTaps = 16;
+
+/** The messages of the streams that end in this process, as they pass. */
+function tapMessages(
+  relay: Relay,
+  { client, type }: Request<'tap'>,
+  signal: AbortSignal,
+): AsyncIterable<TapMessage> {
+  if (client !== '' && relay.server.stream(client) === undefined) noSuchClient(client);
+  if (relay.taps.size >= maxTaps) {
+    const message = `${maxTaps} taps are open, the maximum: end one of them`;
+    throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
+  }
+  const filter = { client: client === '' ? undefined : client, type: optionalType(type) };
+  return messages(relay, filter, signal);
+}
+
+/** In slices: who reads along must not hold up updates. */
+async function* messages(relay: Relay, filter: TapFilter, signal: AbortSignal): AsyncIterable<TapMessage> {
+  const tap = relay.taps.open(filter);
+  const close = (): void => tap.close();
+  signal.addEventListener('abort', close);
+  try {
+    const pace = new Pace(systemClock);
+    for (let batch = await tap.next(); batch !== undefined && !signal.aborted; batch = await tap.next()) {
+      for (const message of batch) {
+        await pace.yieldIfDue();
+        yield tapMessage(message);
+      }
+    }
+  } finally {
+    signal.removeEventListener('abort', close);
+    close();
+  }
+}
+
+function tapMessage({ at = systemClock.now(), type, names = [], removed = [], ...rest }: Tapped): TapMessage {
+  const short = type === undefined ? '' : typeInfo(type).short;
+  const lists = { names: [...names], removed: [...removed] };
+  return create(TapMessageSchema, { ...rest, ...lists, at: new Date(at).toISOString(), type: short });
+}
+
+/** Of an answer. */
+const mostLoads = 1000;
+
+/** What clients of this process have reported. */
+function loadOf(view: LoadView, asked: Request<'load'>): Plain<LoadResponse> {
+  const { loads, seconds } = view.rows();
+  const isCluster = compileGlob(asked.cluster);
+  const meant = loads.filter(
+    ({ cluster, of }) => (asked.cluster === '' || isCluster(cluster)) && isClass(of, asked),
+  );
+  return {
+    loads: firstLoads(
+      meant.map(({ cluster, of, success, error, dropped }) => ({
+        cluster,
+        class: of.id,
+        parameters: Object.fromEntries(of.parameters.entries),
+        requests: success + error,
+        errors: error,
+        dropped,
+      })),
+      asked,
+    ),
+    total: meant.length,
+    seconds,
+  };
+}
+
+/** Of what several processes say, as one. None of them was asked for fewer than an answer may have. */
+export const mergeLoads =
+  (asked: Request<'load'>) =>
+  (answers: readonly Plain<LoadResponse>[]): Plain<LoadResponse> => {
+    const loads = mergedRows(
+      answers.flatMap((answer) => answer.loads),
+      (one) => JSON.stringify([one.class, one.cluster]),
+      summed('requests', 'errors', 'dropped'),
+    );
+    return {
+      loads: firstLoads(loads, asked),
+      // What a process has left out is counted at least once.
+      total: Math.max(loads.length, ...answers.map(({ total }) => total)),
+      seconds: Math.max(0, ...answers.map(({ seconds }) => seconds)),
+    };
+  };
+
+function firstLoads(
+  loads: readonly Plain<ClusterLoad>[],
+  { limit, errorsFirst }: Request<'load'>,
+): Plain<ClusterLoad>[] {
+  const order = errorsFirst ? byErrors : byRequests;
+  return loads.toSorted(order).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
+}
+
+const byErrors = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+  b.errors - a.errors || byRequests(a, b);
+
+const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+  b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
+
+const isClass = ({ id, parameters }: ReportingClass, asked: Request<'load'>): boolean =>
+  asked.class === '' ||
+  asked.class === id ||
+  parameters.entries.entries().some(([key, value]) => asked.class === `${key}=${value}`);

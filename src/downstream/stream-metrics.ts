@@ -1,0 +1,218 @@
+import {
+  type ClientTransport,
+  type LoggedStream,
+  type Overdue,
+  overdues,
+  type Refused,
+  type StreamEvents,
+} from './services.ts';
+import type { TypeUrl } from '../model/brand.ts';
+import type { Clock } from '../model/clock.ts';
+import type { RequestKind, Response } from '../model/subscription.ts';
+import { keptError, shorten } from '../model/text.ts';
+import { isKnownType, typeInfo } from '../model/types.ts';
+import type { Conditions } from '../observe/conditions.ts';
+import { longestText } from '../observe/format.ts';
+import type { Fields, Log } from '../observe/log.ts';
+import type { LogLevels } from '../observe/log-levels.ts';
+import type { Metrics } from '../observe/metrics.ts';
+import type { Distribution } from '../observe/series.ts';
+import type { UpdateTraces } from '../observe/update-traces.ts';
+import type { ErrorDetail } from '../wire/requests.ts';
+import type { Peer } from '../wire/server-stream.ts';
+
+const overdueText: Readonly<Record<Overdue, string>> = {
+  removal: 'a client lost a resource that it still refers to: nothing replaced it within xds.removal_grace',
+  missing: 'a client got routes to clusters that have not arrived',
+  warming: 'a client got routes before it had accepted their clusters',
+};
+
+interface StreamMetricsOptions {
+  readonly metrics: Metrics;
+  readonly conditions: Conditions;
+  readonly clock: Clock;
+  readonly log: StreamLog;
+  /** Undefined: nothing is traced. */
+  readonly traces: UpdateTraces | undefined;
+  readonly touched: StreamEvents['touched'];
+}
+
+/** Counts what streams do. On the hot path: a lookup and additions. */
+export class StreamMetrics implements StreamEvents {
+  readonly #around: StreamMetricsOptions;
+  readonly touched: StreamEvents['touched'];
+  /** By the type's label, which an unknown type may get when it is served. */
+  readonly #series = new Map<string, TypeSeries>();
+  readonly #propagation: Distribution;
+
+  constructor(around: StreamMetricsOptions) {
+    this.#around = around;
+    this.#propagation = around.metrics.observe.propagation();
+    this.touched = around.touched;
+  }
+
+  request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void {
+    this.#of(type).requests[kind].inc();
+    if (kind === 'subscribe' && stream !== undefined) this.#around.log.subscribed(stream, type);
+  }
+
+  response(
+    type: TypeUrl,
+    transport: ClientTransport,
+    { bytes, receivedAt }: Pick<Response, 'bytes' | 'receivedAt'>,
+  ): void {
+    const series = this.#of(type);
+    const polled = transport === 'rest' || transport === 'fetch';
+    // Most relays have no polls, and need no series for them.
+    const responses = polled
+      ? this.#around.metrics.count.responses(type, transport)
+      : series.responses[transport];
+    responses.inc();
+    series.bytes.inc(bytes.length);
+    if (receivedAt === undefined) return;
+    this.#propagation.observe(this.#secondsSince(receivedAt));
+    this.#around.traces?.handedOver(receivedAt);
+  }
+
+  /** A client has accepted an update that arrived then. */
+  acknowledged(type: TypeUrl, receivedAt: number): void {
+    this.#of(type).acknowledged.observe(this.#secondsSince(receivedAt));
+  }
+
+  coalesced(type: TypeUrl, count: number): void {
+    this.#of(type).coalesced.inc(count);
+  }
+
+  overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void {
+    this.#around.metrics.count.overdue(type, what).inc();
+    const short = this.#around.metrics.typeLabel(type);
+    const some = names.slice(0, 5).map((name) => shorten(name, longestText));
+    this.#around.conditions.set(`overdue ${what} ${short}`, some.join(' '), 'warn', overdueText[what], {
+      ...whoIs({ stream, peer: stream.transport.peer }),
+      type: short,
+      names: some,
+    });
+  }
+
+  /** A subscription joined a view: how many of its resources were known, how many were not. */
+  lookedUp(type: TypeUrl, hits: number, misses: number): void {
+    const series = this.#of(type);
+    series.hits.inc(hits);
+    series.misses.inc(misses);
+  }
+
+  rejected(reason: string, message?: string, refused?: Refused): void {
+    this.#around.metrics.count.rejected(reason).inc();
+    if (refused !== undefined) this.#around.log.refused(reason, refused);
+    if (message === undefined) return;
+    this.#around.conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
+  }
+
+  /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
+  nack(type: TypeUrl, node: string, version: string, error: ErrorDetail, peer: Peer): void {
+    const { code } = error;
+    const message = keptError(error.message);
+    const what = JSON.stringify([version, message]);
+    const short = this.#around.metrics.typeLabel(type);
+    this.#around.conditions.set(`nack ${short}`, what, 'warn', `a client rejected ${short}`, {
+      node: shorten(node, longestText),
+      peer: peer.address,
+      version: shorten(version, longestText),
+      code,
+      error: message,
+    });
+  }
+
+  #secondsSince(moment: number): number {
+    return (this.#around.clock.monotonic() - moment) / 1000;
+  }
+
+  #of(type: TypeUrl): TypeSeries {
+    const metrics = this.#around.metrics;
+    const label = metrics.typeLabel(type);
+    const known = this.#series.get(label);
+    if (known !== undefined) return known;
+    const created = seriesOf(metrics, type);
+    this.#series.set(label, created);
+    return created;
+  }
+}
+
+/** The series that one type's streams count, found once. */
+function seriesOf(metrics: Metrics, type: TypeUrl) {
+  const { count } = metrics;
+  count.ambiguous(type); // begins at 0
+  // No order holds for types that only clients know.
+  if (isKnownType(type)) for (const what of overdues) count.overdue(type, what);
+  return {
+    requests: {
+      subscribe: count.requests(type, 'subscribe'),
+      ack: count.requests(type, 'ack'),
+      nack: count.requests(type, 'nack'),
+      stale: count.requests(type, 'stale'),
+    },
+    responses: { sotw: count.responses(type, 'sotw'), delta: count.responses(type, 'delta') },
+    bytes: count.responseBytes(type),
+    coalesced: count.coalesced(type),
+    hits: count.lookups(type, 'hit'),
+    misses: count.lookups(type, 'miss'),
+    acknowledged: metrics.acknowledged(type),
+  };
+}
+
+type TypeSeries = ReturnType<typeof seriesOf>;
+
+/** What streams do, at the level debug. A line is made only if it is written. */
+export class StreamLog {
+  readonly #log: Log;
+  readonly #levels: LogLevels;
+
+  constructor(log: Log, levels: LogLevels) {
+    this.#log = log;
+    this.#levels = levels;
+  }
+
+  /** Its node is not known yet. */
+  opened(stream: LoggedStream): void {
+    const { protocol, service } = stream.route;
+    if (this.#isWritten(stream))
+      this.#log.debug('a stream opens', { ...fieldsOf(stream), protocol, service });
+  }
+
+  /** It has changed what it subscribes to. */
+  subscribed(stream: LoggedStream, type: TypeUrl): void {
+    if (!this.#isWritten(stream)) return;
+    const short = shorten(typeInfo(type).short, longestText);
+    this.#log.debug('a client subscribes', { ...fieldsOf(stream), type: short });
+  }
+
+  /** Before its node is known too: who follows a node wants to see that. */
+  refused(reason: string, refused: Refused): void {
+    const node = refused.stream?.client?.nodeId ?? null;
+    if (!this.#levels.enables('debug', node)) return;
+    const { code, message = '' } = refused.status ?? {};
+    const said = keptError(message);
+    this.#log.debug('a stream is refused', { node, ...whoIs(refused), reason, code, error: said });
+  }
+
+  ended(stream: LoggedStream): void {
+    if (this.#isWritten(stream)) this.#log.debug('a stream ends', fieldsOf(stream));
+  }
+
+  #isWritten(stream: LoggedStream): boolean {
+    return this.#levels.enables('debug', stream.client?.nodeId);
+  }
+}
+
+/** The fields of a line about somebody who was refused. */
+function whoIs(refused: Refused | undefined): Fields {
+  if (refused?.stream !== undefined) return fieldsOf(refused.stream);
+  return refused === undefined ? {} : { peer: refused.peer.address };
+}
+
+function fieldsOf({ id, transport, client }: LoggedStream): Fields {
+  const { address } = transport.peer;
+  return client === undefined
+    ? { stream: id, peer: address }
+    : { stream: id, peer: address, node: shorten(client.nodeId, longestText) };
+}

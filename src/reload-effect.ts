@@ -1,0 +1,408 @@
+import type { Plain } from './admin/service.ts';
+import type { Config, UpstreamConfig } from './config/config.ts';
+import { parseConfig } from './config/load.ts';
+import { putAt, valueAt } from './config/schema-parts.ts';
+import { problemLine } from './config/source.ts';
+import type { ClientContext } from './downstream/services.ts';
+import { reselect, type TypeStream } from './downstream/type-stream.ts';
+import type { XdsStream } from './downstream/xds-server.ts';
+import type {
+  ClientChange,
+  CompareConfigurationResponse,
+  LostResource,
+  UnreadRule,
+} from './gen/distributary/admin/v1/configuration_pb.ts';
+import { mergedRows } from './admin/fleet-survey.ts';
+import type { ReloadPreview } from './admin/local-clients.ts';
+import type { ResourceName, TypeUrl } from './model/brand.ts';
+import { isVariant } from './model/catalog.ts';
+import type { Parameters } from './model/parameters.ts';
+import { counted, shorten } from './model/text.ts';
+import type { Pace } from './model/time-slices.ts';
+import { type Interest, idOf } from './model/transaction.ts';
+import type { Relay } from './relay.ts';
+import { sessionParameters } from './upstream/ads/stamp.ts';
+import { claimant } from './upstream/claims.ts';
+import { ASKER_GONE, invalid, rpcError } from './wire/connect.ts';
+import { ClientRules } from './clients.ts';
+
+type Effect = Plain<CompareConfigurationResponse>;
+
+/** How much the answer lists; the rest is counted. */
+const mostListed = { clients: 100, lost: 20, problems: 100 };
+const mostLogged = 10;
+
+/** So many names are decided at once: files are asked for them together, and the process that reads them in one turn. */
+const decidedTogether = 1000;
+/** So many answers of files are remembered: clients with the same parameters ask for the same. */
+const mostRemembered = 100_000;
+
+/** Whether there is a variant of each in the files. */
+type FilesHave = (sought: readonly Interest[]) => Promise<readonly boolean[]>;
+
+/** Files are all read: what is not cached is not there. */
+const nothingElse: FilesHave = (sought) => Promise.resolve(sought.map(() => false));
+
+/**
+ * For the clients of a process. Called with the text of another configuration; the one in force is read each time.
+ * `filesHave`: left out where this process reads the files.
+ */
+export function reloadPreview(
+  core: { readonly relay: Relay; readonly config: Config },
+  filesHave = nothingElse,
+): ReloadPreview {
+  return async (text, pace, signal) => {
+    // Without an environment: what the caller has written comes back in messages and answers.
+    const next = parseConfig(text, 'configuration', {});
+    if (next.ok) {
+      const asking: FilesHave = (sought) => {
+        whileAsked(signal);
+        return filesHave(sought);
+      };
+      return new Preview(core.relay, core.config, next.value, asking).effect(pace, signal);
+    }
+    const problems = next.error
+      .slice(0, mostListed.problems)
+      .map((problem) => shorten(problemLine('configuration', problem), 1000));
+    const others = next.error.length - problems.length;
+    throw invalid(
+      [...problems, ...(others === 0 ? [] : [`and ${counted(others, 'more problem')}`])].join('\n'),
+    );
+  };
+}
+
+function whileAsked(signal: AbortSignal): void {
+  if (signal.aborted) throw rpcError(ASKER_GONE);
+}
+
+/** A client, until it is known what it loses. */
+interface Undecided {
+  readonly change: Plain<ClientChange>;
+  /** Its parameters change, for some name. */
+  readonly moved: boolean;
+  /** `why`: an interest: only if no file has a variant for it. */
+  readonly maybeLost: {
+    readonly type: string;
+    readonly name: string;
+    readonly why: string | Interest;
+  }[];
+}
+
+/** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
+class Preview {
+  readonly #relay: Relay;
+  readonly #before: Config;
+  readonly #after: Config;
+  readonly #rules: ClientRules;
+  readonly #sameClaims: boolean;
+  readonly #sessions = new Map<string, Effect['sessions'][number]>();
+  readonly #clients: Plain<ClientChange>[] = [];
+  #unread: readonly Plain<UnreadRule>[] = [];
+  readonly #counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
+
+  readonly #filesHave: FilesHave;
+  /** What they were asked, by `idOf`. */
+  readonly #inFiles = new Map<string, boolean>();
+  #undecided: Undecided[] = [];
+  /** Clients and names. */
+  #undecidedCount = 0;
+
+  constructor(relay: Relay, before: Config, after: Config, filesHave: FilesHave) {
+    this.#filesHave = filesHave;
+    this.#relay = relay;
+    this.#before = before;
+    this.#after = after;
+    this.#rules = new ClientRules(after);
+    this.#sameClaims = JSON.stringify(claimsOf(before)) === JSON.stringify(claimsOf(after));
+  }
+
+  async #add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
+    this.#counts.streams++;
+    const next = this.#rules.reapplyRules(client, stream.transport.peer);
+    const unread = this.#rules.unread(client).map(({ key, from }) => ({ key, from, streams: 1 }));
+    this.#unread = mergedRules([...this.#unread, ...unread]);
+    const parameters = client.derived(undefined);
+    const change: Plain<ClientChange> = {
+      client: stream.id,
+      node: client.nodeId,
+      before: Object.fromEntries(parameters.entries),
+      after: Object.fromEntries(next?.derived(undefined).entries ?? []),
+      reconnects: next === undefined,
+      lost: [],
+      lostTotal: 0,
+    };
+    const maybeLost: Undecided['maybeLost'] = [];
+    let moved = next !== undefined && next.derived(undefined) !== parameters;
+    for (const type of stream.types) {
+      const parametersNow = await this.#sessionsOf(type, next, pace);
+      moved ||= [...parametersNow].some(([from, to]) => from !== to);
+      if (next !== undefined && (moved || !this.#sameClaims || client.access.key !== next.access.key))
+        await this.#lossesOf(type, next, parametersNow, maybeLost, pace);
+    }
+    this.#undecided.push({ change, moved, maybeLost });
+    this.#undecidedCount += 1 + maybeLost.length;
+    if (this.#undecidedCount > decidedTogether) await this.#decide(pace);
+  }
+
+  async effect(pace: Pace, signal: AbortSignal): Promise<Effect> {
+    for (const stream of [...this.#relay.server.streams()]) {
+      await pace.yieldIfDue();
+      whileAsked(signal);
+      if (stream.client !== undefined) await this.#add(stream, stream.client, pace);
+    }
+    await this.#decide(pace);
+    return {
+      needsRestart: [],
+      upstreams: [],
+      sessions: [...this.#sessions.values()],
+      ...this.#counts,
+      clients: this.#clients,
+      unreadRules: [...this.#unread],
+    };
+  }
+
+  /** Notes the sessions that a type's names need before and after. Returns the parameters after by those before. */
+  async #sessionsOf(
+    { info, selection }: TypeStream,
+    next: ClientContext | undefined,
+    pace: Pace,
+  ): Promise<ReadonlyMap<Parameters, Parameters>> {
+    const parametersNow = new Map<Parameters, Parameters>();
+    for (const entry of selection.entries.values()) {
+      await pace.yieldIfDue();
+      this.#session(this.#before, info.url, entry.selector, entry.parameters, 'before');
+      const { parameters } = next === undefined ? entry : reselect(entry, next);
+      this.#session(this.#after, info.url, entry.selector, parameters, 'after');
+      parametersNow.set(entry.parameters, parameters);
+    }
+    return parametersNow;
+  }
+
+  #session(config: Config, type: TypeUrl, selector: string, of: Parameters, when: 'before' | 'after'): void {
+    const upstream = claimant(config.upstreams, type, selector);
+    if (upstream?.kind !== 'ads') return;
+    const parameters = sessionParameters(upstream.variants, config.parameters, of);
+    const key = JSON.stringify([upstream.name, parameters.key]);
+    const known = this.#sessions.get(key);
+    if (known !== undefined) {
+      known[when] = true;
+      return;
+    }
+    const shown = Object.fromEntries(parameters.entries);
+    const none = { upstream: upstream.name, parameters: shown, before: false, after: false };
+    this.#sessions.set(key, { ...none, [when]: true });
+  }
+
+  async #lossesOf(
+    { info, subscription }: TypeStream,
+    next: ClientContext,
+    parametersNow: ReadonlyMap<Parameters, Parameters>,
+    maybeLost: Undecided['maybeLost'],
+    pace: Pace,
+  ): Promise<void> {
+    for (const { name, canonical, parameters, value } of subscription?.holdings() ?? []) {
+      await pace.yieldIfDue();
+      if (!isVariant(value)) continue;
+      const now = parametersNow.get(parameters) ?? parameters;
+      const why = this.#whyLost(info.url, canonical, next, parameters, now);
+      if (why !== undefined) maybeLost.push({ type: info.short, name, why });
+    }
+  }
+
+  /** What the clients that were looked at lose. */
+  async #decide(pace: Pace): Promise<void> {
+    const decided = this.#undecided;
+    this.#undecided = [];
+    this.#undecidedCount = 0;
+    await this.#askFiles(decided, pace);
+    for (const { change, moved, maybeLost } of decided) {
+      for (const { type, name, why } of maybeLost) {
+        await pace.yieldIfDue();
+        if (typeof why !== 'string' && this.#inFiles.get(idOf(why)) === true) continue;
+        change.lostTotal++;
+        const lost: Plain<LostResource> = { type, name, why: typeof why === 'string' ? why : 'NO_VARIANT' };
+        if (change.lost.length < mostListed.lost) change.lost.push(lost);
+      }
+      this.#counts.changed += Number(moved);
+      this.#counts.losing += Number(change.lostTotal > 0);
+      this.#counts.reconnecting += Number(change.reconnects);
+      const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
+      if (isWorthListing && this.#clients.length < mostListed.clients) this.#clients.push(change);
+    }
+  }
+
+  /** For each name once, whoever asks for it. */
+  async #askFiles(clients: readonly Undecided[], pace: Pace): Promise<void> {
+    if (this.#inFiles.size > mostRemembered) this.#inFiles.clear();
+    const unknown = new Map<string, Interest>();
+    for (const { why } of clients.flatMap(({ maybeLost }) => maybeLost)) {
+      await pace.yieldIfDue();
+      if (typeof why === 'string') continue;
+      const id = idOf(why);
+      if (!this.#inFiles.has(id)) unknown.set(id, why);
+    }
+    const sought = [...unknown];
+    for (let at = 0; at < sought.length; at += decidedTogether) {
+      const part = sought.slice(at, at + decidedTogether);
+      const found = await this.#filesHave(part.map(([, interest]) => interest));
+      for (const [index, [id]] of part.entries()) this.#inFiles.set(id, found[index] === true);
+    }
+  }
+
+  /** Undefined: it keeps the resource, gets another variant, or what a session answers decides. An interest: files do. */
+  #whyLost(
+    type: TypeUrl,
+    name: ResourceName,
+    { access }: ClientContext,
+    before: Parameters,
+    after: Parameters,
+  ): string | Interest | undefined {
+    const upstream = claimant(this.#after.upstreams, type, name);
+    if (upstream === undefined) return 'UNCLAIMED';
+    if (!access.allows(type, name)) return 'DENIED';
+    const value = this.#relay.store.peek(type, name, after);
+    if (isVariant(value)) return access.admits(value, after) ? undefined : 'DENIED';
+    if (before.key === after.key) return undefined;
+    if (value === 'absent') return 'NO_VARIANT';
+    return upstream.kind === 'filesystem' ? { type, selector: name, parameters: after } : undefined;
+  }
+}
+
+/** The effects on several processes as one. */
+export function mergeEffects(effects: readonly Effect[]): Effect {
+  const sessions = mergedRows(
+    effects.flatMap((one) => one.sessions),
+    ({ upstream, parameters }) =>
+      JSON.stringify([upstream, Object.entries(parameters).toSorted(([a], [b]) => (a < b ? -1 : 1))]),
+    (one, other) => ({
+      ...one,
+      before: one.before || other.before,
+      after: one.after || other.after,
+    }),
+  );
+  const sum = (of: (effect: Effect) => number): number => effects.reduce((total, one) => total + of(one), 0);
+  return {
+    needsRestart: [],
+    upstreams: [],
+    sessions,
+    streams: sum(({ streams }) => streams),
+    changed: sum(({ changed }) => changed),
+    losing: sum(({ losing }) => losing),
+    reconnecting: sum(({ reconnecting }) => reconnecting),
+    clients: effects.flatMap(({ clients }) => clients).slice(0, mostListed.clients),
+    unreadRules: mergedRules(effects.flatMap(({ unreadRules }) => unreadRules)),
+  };
+}
+
+/** The rules that need what was not kept of nodes, each with the streams of these. */
+const mergedRules = (rules: readonly Plain<UnreadRule>[]): Plain<UnreadRule>[] =>
+  mergedRows(
+    rules,
+    ({ key, from }) => JSON.stringify([key, from]),
+    (one, other) => ({ ...one, streams: one.streams + other.streams }),
+  );
+
+const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
+  upstreams.map((one) => [one.name, one.claims]);
+
+/** The sessions of one that has changed are opened again. */
+export function upstreamChanges(before: Config, after: Config): Effect['upstreams'] {
+  const was = new Map(before.upstreams.map((one) => [one.name, fingerprint(one)]));
+  const is = new Map(after.upstreams.map((one) => [one.name, fingerprint(one)]));
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((name) => {
+    if (was.get(name) === is.get(name)) return [];
+    return { name, change: !was.has(name) ? 'ADDED' : is.has(name) ? 'CHANGED' : 'REMOVED' };
+  });
+}
+
+/** Headers may be secrets: they are not sent to be compared. */
+const fingerprint = (upstream: UpstreamConfig): string =>
+  JSON.stringify(upstream, (key, value: unknown) => (key === 'headers' ? undefined : value));
+
+/** For one line of the log. While streams must reconnect, a count of 0 says nothing of them, and is left out. */
+export function effectSummary(effect: Effect) {
+  const { upstreams, sessions, streams, changed, losing, reconnecting, clients, unreadRules } = effect;
+  const known = (count: number): number | undefined => (count === 0 && reconnecting > 0 ? undefined : count);
+  const lost = clients
+    .flatMap(({ node, lost }) =>
+      lost.map(({ type, name, why }) => shorten(`${node}: ${type} ${name} ${why}`, 300)),
+    )
+    .slice(0, mostLogged);
+  return {
+    upstreams: Object.fromEntries(upstreams.map(({ name, change }) => [name, change])),
+    sessions_opened: known(sessions.filter(({ before, after }) => after && !before).length),
+    sessions_closed: known(sessions.filter(({ before, after }) => before && !after).length),
+    streams,
+    streams_changed: known(changed),
+    streams_losing: known(losing),
+    streams_reconnecting: reconnecting,
+    lost: known(lost.length) === undefined ? undefined : lost,
+    unread_rules:
+      unreadRules.length === 0
+        ? undefined
+        : unreadRules
+            .map(({ key, from, streams: of }) =>
+              shorten(`${key} reads ${from}: ${counted(of, 'stream')}`, 300),
+            )
+            .slice(0, mostLogged),
+  };
+}
+
+/** The keys of the configuration that only a restart can change. */
+const fixed: readonly (readonly [key: string, of: (config: Config) => unknown])[] = [
+  ['node', ({ node }) => node],
+  ['xds.address', ({ xds }) => xds.address],
+  ['xds.unix_mode', ({ xds }) => xds.unixMode],
+  ['xds.tls', ({ xds }) => xds.tls],
+  ['rest', ({ rest }) => rest],
+  ['admin.address', ({ admin }) => admin.address],
+  ['admin.tls', ({ admin }) => admin.tls],
+  ['metrics', ({ metrics }) => metrics],
+  ['tracing', ({ tracing }) => tracing],
+  ['watchdog', ({ watchdog }) => watchdog],
+  ['workers', ({ workers }) => workers],
+  ['limits.max_request_bytes', ({ limits }) => limits.maxRequestBytes],
+  ['limits.max_poll_bytes', ({ limits }) => limits.maxPollBytes],
+  ['cache.idle_ttl', ({ cache }) => cache.idleTtlMs],
+  ['cache.persistence', ({ cache }) => cache.persistence],
+];
+
+export const fixedKeys: readonly string[] = fixed.map(([key]) => key);
+
+/** Those that differ from what the process was started with. */
+export function needsRestart(started: Config, now: Config): string[] {
+  const text = (value: unknown): string | undefined => JSON.stringify(value);
+  const named = fixed.filter(([, of]) => text(of(started)) !== text(of(now))).map(([key]) => key);
+  return rolloutInForce(started, now) === now.rollout ? named : [...named, 'rollout'];
+}
+
+/** With workers only a restart brings a rollout or ends it: each worker has a feed for each side then (docs/adr/0130). */
+function rolloutInForce(started: Config, now: Config): Config['rollout'] {
+  const isFixed = started.workers > 0 && (started.rollout === undefined) !== (now.rollout === undefined);
+  return isFixed ? started.rollout : now.rollout;
+}
+
+/** The configuration in force: the new one, but for what needs a restart. */
+export function inForce(started: Config, now: Config): Config {
+  const { node, xds, rest, admin, metrics, tracing, watchdog, workers, limits, cache } = started;
+  const { maxRequestBytes, maxPollBytes } = limits;
+  const { idleTtlMs, persistence } = cache;
+  return {
+    ...now,
+    ...{ node, rest, metrics, tracing, watchdog, workers },
+    rollout: rolloutInForce(started, now),
+    xds: { ...now.xds, address: xds.address, unixMode: xds.unixMode, tls: xds.tls },
+    admin: { ...now.admin, address: admin.address, tls: admin.tls },
+    limits: { ...now.limits, maxRequestBytes, maxPollBytes },
+    cache: { ...now.cache, idleTtlMs, persistence },
+  };
+}
+
+/** What is in force (`now`), as /config_dump shows it: the newest version, with the rest as it was at the start. */
+export function dumpInForce(started: Config, now: Config): unknown {
+  const paths = fixed.map(([key]) => key.split('.'));
+  if (now.rollout === started.rollout) paths.push(['rollout']);
+  const dump = structuredClone(now.source.dump);
+  for (const path of paths) putAt(dump, path, valueAt(started.source.dump, path));
+  return dump;
+}
