@@ -27,7 +27,8 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
       }));
     }
     case 'invalid_type': {
-      return [{ path, message: isDuration(path) ? wrongDuration(value) : wrongType(issue.expected, value) }];
+      const got = path.includes('headers') ? 'secret' : 'shown';
+      return [{ path, message: isDuration(path) ? wrongDuration(value) : wrongType(issue.expected, value, got) }];
     }
     case 'invalid_value':
       return [{ path, message: notAmong(issue.values.map(String), value) }];
@@ -70,8 +71,10 @@ function noneOf(issues: readonly z.core.$ZodIssue[], value: unknown): string {
   return `expected ${anyOf(accepted)}, got ${describe(value)}${isAccepted ? meant : ''}`;
 }
 
-function wrongType(type: string, value: unknown): string {
+/** `got`: of what may be a secret, as the values of headers, it says only of which type it is. */
+function wrongType(type: string, value: unknown, got: 'shown' | 'secret'): string {
   const expected = typeNames.get(type) ?? type;
+  if (got === 'secret' && value !== undefined) return `expected ${expected}, got ${typeOf(value)}`;
   return value === undefined
     ? `missing: ${expected} is required`
     : `expected ${expected}, got ${describe(value)}${hint(type, value)}`;
@@ -138,13 +141,17 @@ function tooBig(origin: string, maximum: number | bigint): string {
   return `must be at most ${maximum}`;
 }
 
-/** A value as its writer would recognise it. */
-function describe(value: unknown): string {
+function typeOf(value: unknown): string {
   if (value === null) return 'nothing (null)';
   if (Array.isArray(value)) return 'a list';
-  if (typeof value === 'object') return 'a mapping';
-  if (typeof value === 'string') return `the string ${quote(value, 60)}`;
-  return `the ${typeof value} ${JSON.stringify(value)}`;
+  return typeof value === 'object' ? 'a mapping' : `a ${typeof value}`;
+}
+
+/** A value as its writer would recognise it. */
+function describe(value: unknown): string {
+  if (typeof value === 'object') return typeOf(value);
+  const shown = typeof value === 'string' ? quote(value, 60) : JSON.stringify(value);
+  return `the ${typeof value} ${shown}`;
 }
 
 /** In a union what each alternative says, instead of its own issue. */

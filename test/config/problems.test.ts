@@ -87,6 +87,16 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['4:13: node.id: expected a string, got the number 5'],
       },
       {
+        rule: 'a header, which may be a secret',
+        text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["cp:1"], headers: { x-token: 1234567 } }\n',
+        problems: ['3:53: upstreams[0].ads.headers.x-token: expected a string, got a number'],
+      },
+      {
+        rule: 'headers that are no mapping',
+        text: 'upstreams:\n  - name: a\n    ads: { endpoints: ["cp:1"], headers: "x-token: secret" }\n',
+        problems: ['3:42: upstreams[0].ads.headers: expected a mapping, got a string'],
+      },
+      {
         rule: 'a number in quotes',
         text: `${minimal}workers: "2"\n`,
         problems: ['4:10: workers: expected a number, got the string "2": write 2, without quotes'],
