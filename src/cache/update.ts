@@ -112,10 +112,9 @@ export class VariantRemover {
     if (entry.holders.length > 0) return;
     this.missing(name, cached, entry.constraints);
     this.table.remove(cached, entry);
-    // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one,
-    // or that nobody subscribes to it, does not resolve them. Nor does it those in its aliases: another resource may
-    // have these.
-    if (!this.#unwanted && holder.role !== 'wildcard') this.resolveNamed(name, entry.constraints, holder);
+    // Interests in the name that are not resolved yet may still get another variant. That the wildcard lost this one
+    // does not resolve them. Nor does it those in its aliases: another resource may have these.
+    if (holder.role !== 'wildcard') this.resolveNamed(name, entry.constraints, holder);
   }
 
   /** An interest was confirmed or has ended: restored variants that it sees and no other interest needs are removed. */
@@ -179,8 +178,12 @@ export class VariantRemover {
     if (cached.empty) this.table.resources.delete(name);
   }
 
-  /** Resolves the interests in this name: the resource is absent. Of other parameters their own session says so. */
+  /**
+   * Resolves the interests in this name: the resource is absent. Of other parameters their own session says so. That nobody
+   * subscribes to something does not say it.
+   */
   protected resolveNamed(name: ResourceName, constraints: Constraints, { exactParameters }: Holder): void {
+    if (this.#unwanted) return;
     for (const state of this.table.interests.named(name)?.matching(constraints) ?? []) {
       const { selector, parameters } = state.interest;
       const isOfOther = exactParameters !== undefined && exactParameters !== parameters;

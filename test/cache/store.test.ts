@@ -215,6 +215,12 @@ describe('store', () => {
       expect(commit.resolved).to.deep.equal([interest]);
       expect(setting.see('a', inTest)).to.equal('unknown');
     });
+    it('that nobody subscribes to what is not cached answers nobody', () => {
+      const setting = use();
+      setting.want('a', inProd);
+      setting.apply({ removals: [gone('a', prod)], unwanted: true });
+      expect(setting.see('a', inProd)).to.equal('unknown');
+    });
     it('resource_errors NOT_FOUND answers, other errors do not', () => {
       for (const [code, expected] of [
         [5, 'absent'],

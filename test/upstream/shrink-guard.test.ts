@@ -61,8 +61,9 @@ class Bench {
     this.guard.streamReopened([wildcardHolder.key, namedHolder.key]);
   }
 
-  unwanted(): void {
-    this.says({ complete: true, unwanted: true });
+  unwanted(...all: readonly string[]): void {
+    const removals = all.map((name) => ({ name: resourceName(name), constraints: UNCONSTRAINED }));
+    this.says({ removals, unwanted: true });
   }
 
   get cached(): string[] {
@@ -224,7 +225,7 @@ describe('the shrink guard', () => {
 
   it('what nobody wants any more is no removal by upstream', () => {
     bench.reconnect();
-    bench.unwanted();
+    bench.unwanted(...names(10));
     expect(bench.cached).to.deep.equal([]);
     expect(bench.events).to.deep.equal([]);
   });

@@ -217,14 +217,10 @@ export abstract class SubscribedType {
     }
     this.onUnsubscribed(subscription);
     // Upstream does not update it any more, so the store must not have it from here.
-    if (this.subscriptions.empty) {
-      if (this.acked.size > 0) this.#apply({ complete: true, unwanted: true });
-      this.acked.clear();
-      return;
-    }
     const isLeft = ({ name, aliases, constraints }: AckedVariant): boolean =>
       this.subscriptions.matching(name, aliases, constraints).length === 0;
-    this.remove(this.covered(subscription).filter(isLeft));
+    const all = this.subscriptions.empty ? [...this.acked.all()] : this.covered(subscription);
+    this.remove(all.filter(isLeft));
     this.#conclude({ unwanted: true });
   }
 

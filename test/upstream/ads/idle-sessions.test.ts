@@ -1,11 +1,18 @@
+import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { DeltaDiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest } from '../../../src/model/transaction.ts';
+import { VariantIndex } from '../../../src/model/variant-index.ts';
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
+import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
 import type { SessionRule } from '../../../src/upstream/ads/node.ts';
 import { InMemoryRelay, put, type } from '../../support/in-memory-relay.ts';
+import type { VirtualClock } from '../../support/virtual-clock.ts';
+import { workOf } from '../../support/work.ts';
+import { deltaResponse, parseItem } from './responses.ts';
 
 const eds = type('eds');
 const rule = (key: string): SessionRule => ({ key, to: `node.metadata.${key}` });
@@ -16,8 +23,27 @@ const want = (env: string, name = 'a', more: Record<string, string> = {}): Inter
   parameters: internParameters(Object.entries({ env, ...more })),
 });
 
-/** A relay whose one upstream may have so many sessions. Nothing is asked: there is no connection. */
-function setting(maxSessions: number) {
+/** A control plane that cannot be reached. */
+const away = () => ({ open: () => ({ write() {}, end() {}, async finish() {} }), close() {} });
+
+/** One that has everything. */
+const serving = (clock: VirtualClock, handler: ChannelHandler) => {
+  clock.after(0, () => handler.connected());
+  const open = (_path: string, _via: string, stream: ChannelStreamHandler) => ({
+    write(bytes: Uint8Array): void {
+      const { resourceNamesSubscribe: names } = fromBinary(DeltaDiscoveryRequestSchema, bytes);
+      if (names.length === 0) return;
+      const response = deltaResponse(eds, '1', '1', names.map((name) => parseItem(`${name}:1@1`)));
+      clock.after(0, () => stream.message(response));
+    },
+    end() {},
+    async finish() {},
+  });
+  return { open, close() {} };
+};
+
+/** A relay whose one upstream may have so many sessions. */
+function setting(maxSessions: number, controlPlane: typeof serving = away) {
   const relay = new InMemoryRelay();
   const { clock } = relay;
   const upstream = new AdsUpstream(
@@ -43,7 +69,7 @@ function setting(maxSessions: number) {
       random: () => 0.5,
       log: quiet,
       metrics: { accepted() {}, rejected() {}, reconnect() {}, streamEnd() {}, refused() {} },
-      transport: () => ({ open: () => ({ write() {}, end() {}, async finish() {} }), close() {} }),
+      transport: (_, handler) => controlPlane(clock, handler),
     },
     relay.relay,
   );
@@ -58,11 +84,16 @@ function setting(maxSessions: number) {
   return {
     clock,
     upstream,
+    store: relay.relay.store,
     come: (...interests: Interest[]) => {
       for (const interest of interests) registry.acquire(interest);
     },
     /** They leave something that is worth keeping. */
     leave,
+    /** They leave what the control plane has said. */
+    release: (...interests: Interest[]) => {
+      for (const interest of interests) registry.release(interest);
+    },
     go: (...interests: Interest[]) => {
       leave(...interests);
       clock.advance(2000);
@@ -138,6 +169,22 @@ describe('sessions that only linger', () => {
     expect(wanted()).to.deep.equal(['a']);
     come(want('b'));
     expect(wanted()).to.deep.equal(['b']);
+  });
+
+  it('end with what they have brought, and look at nothing that others have of the type', () => {
+    const lookedAt = (count: number): number => {
+      const { come, release, clock, store, upstream } = setting(count, serving);
+      const all = Array.from({ length: count }, (_, at) => want(`${at}`));
+      come(...all);
+      clock.advance(10);
+      expect(store.variants(eds)).to.equal(count);
+      release(...all);
+      const looked = workOf(VariantIndex.prototype, ['all', 'get'], () => clock.advance(600_001));
+      expect(store.variants(eds)).to.equal(0);
+      expect(upstream.state().sessions).to.equal(0);
+      return looked;
+    };
+    expect(lookedAt(80)).to.be.at.most(3 * lookedAt(40));
   });
 
   it('stay idle under other rules', () => {

@@ -154,7 +154,7 @@ describe('a session machine', () => {
     const conversation = sotw();
     last(['subscribe cds a', 'subscribe cds b', 'connect', '< cds 7 n1 a:1', 'disconnect'], conversation);
     last(['connect', 'unsubscribe cds b', 'flush'], conversation);
-    expect(conversation.say('unsubscribe cds a')).to.deep.equal(['= cds complete']);
+    expect(conversation.say('unsubscribe cds a')).to.deep.equal(['= cds -a']);
   });
 
   it('§3.9 SotW EDS: silence is never absence', () => {
