@@ -106,6 +106,11 @@ export class VariantRemover {
   /** This holder does not have the variant any more. Without holders, it is removed. */
   drop(cached: CachedResource, entry: CacheEntry, holder: Holder): void {
     if (!hasHolder(entry, holder)) return;
+    // Who else sees it may have no answer yet, as upstream is away: it stays, as what is restored does.
+    if (this.#unwanted && entry.holders.length === 1 && isNeeded(this.table, cached, entry, holder, true)) {
+      this.table.addHolder(entry, { ...holder, restored: true });
+      return;
+    }
     const { name, aliases } = entry.variant;
     this.changes.touch(name, entry.constraints, aliases);
     this.table.removeHolder(entry, holder);

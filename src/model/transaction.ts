@@ -36,9 +36,10 @@ export interface Holder {
    */
   readonly exactParameters?: Parameters;
   /**
-   * From before a restart, of a replaced upstream, or of another relay that answers while upstream is away (ADR 126):
-   * upstream has not confirmed its variants since. What it says adds what is not cached, and changes nothing that is. In
-   * the first two cases it has the key of the original holder, which replaces it by delivering the variant again.
+   * From before a restart, of a replaced upstream, of a session that has let go, or of another relay that answers while
+   * upstream is away (ADR 126): upstream has not confirmed its variants since. What it says adds what is not cached, and
+   * changes nothing that is. But for the last it has the key of the original holder, which replaces it by delivering the
+   * variant again.
    */
   readonly restored?: true;
 }

@@ -330,6 +330,21 @@ describe('what is restored', () => {
     expect(store.peek(dev.type, dev.selector, dev.parameters)).to.equal('absent');
   });
 
+  it('is also what a session lets go of, where others name it who are not answered yet', () => {
+    const one = interest('cds', 'a');
+    const store = storeWith(all);
+    store.apply(says('cds', { resources: { a: '1', b: '1' }, complete: true, resolved: [all] }));
+    store.addInterest(one);
+    store.removeInterest(all);
+    const removals = ['a', 'b'].map((name) => ({ name: resourceName(name), constraints: UNCONSTRAINED }));
+    const commit = store.apply(says('cds', { removals, unwanted: true }));
+    expect([...commit.changed.keys()]).to.deep.equal([]);
+    expect(isVariant(store.peek(cds, one.selector, NO_PARAMETERS))).to.equal(true);
+    expect(unconfirmed(store, cds)).to.deep.equal(['a']);
+    store.apply(says('cds', { holder: named, resolved: [one] }));
+    expect(store.peek(cds, one.selector, NO_PARAMETERS)).to.equal('absent');
+  });
+
   it('before a first answer is nothing but a hint: it goes with the answer', () => {
     const before = storeWith(all);
     before.apply(says('cds', { resources: { a: '1', b: '1' } })); // the rest of the answer was still to come

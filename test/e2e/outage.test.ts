@@ -164,6 +164,30 @@ describe('an outage', () => {
     expect([before, both].map(({ status }) => status)).to.deep.equal([undefined, undefined]);
   });
 
+  it('what a client names stays when the wildcard that brought it has no client any more', async () => {
+    await using plane = await ModelPlane.start();
+    plane.set('cds', { a: '1', b: '1' });
+    await using relay = await RelayProcess.start({
+      upstreams: [central([plane.address], 'DELTA')],
+      cache: { idle_ttl: '1s' },
+    });
+    using pool = new ClientPool(relay.xds);
+    const all = pool.open('delta');
+    all.subscribe('cds');
+    await all.gets('cds', { a: '1', b: '1' });
+    await wildcardAnswered(pool);
+    plane.kill();
+    await eventually(async () => expect((await readyOf(relay)).connected).to.equal(false));
+    const named = pool.open('delta');
+    named.subscribe('cds', ['a']);
+    await named.gets('cds', { a: '1' });
+    all[Symbol.dispose]();
+    await eventually(async () => expect((await statusOf(relay)).types[0]?.resources).to.be.below(2));
+    const late = pool.open('delta');
+    late.subscribe('cds', ['a']);
+    await late.gets('cds', { a: '1' });
+  });
+
   it('a half-open connection is noticed by keepalive', async () => {
     await using plane = await ModelPlane.start();
     plane.set('cds', { a: '1' });
