@@ -19,7 +19,6 @@ import {
   type CacheEntry,
   isRestored,
   sameVariantContent,
-  sameVariants,
   type VariantsOf,
   variantsOf,
 } from './cached-resource.ts';
@@ -317,7 +316,7 @@ export class HeldTransaction {
       return last !== undefined && sameVariantContent(last, variant);
     };
     const shown = variantsOf(canary, isLeft);
-    if (sameVariants(shown, variantsOf(live))) return true;
+    if (this.table.isSeenAlike(shown, variantsOf(live))) return true;
     return this.#queuedIfRemoved.has(name) && !isLacking(live?.variants.all() ?? [], [...shown.values()]);
   }
 

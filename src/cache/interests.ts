@@ -67,6 +67,12 @@ export class Interests {
     return this.#bySelector.get(name);
   }
 
+  /** Whether a wildcard would show a variant with these constraints. */
+  hasWildcard(constraints: Constraints): boolean {
+    for (const _ of this.named(WILDCARD)?.matching(constraints) ?? []) return true;
+    return false;
+  }
+
   /** Every interest that sees a variant of this name: by name, wildcard or glob. */
   *seeing(name: ResourceName, constraints: Constraints): Iterable<InterestState> {
     for (const selector of selectorsOver(name)) yield* this.named(selector)?.matching(constraints) ?? [];

@@ -23,6 +23,7 @@ import {
   CachedResource,
   type CacheEntry,
   isRestored,
+  isShownAlike,
   sameVariantContent,
   sameVariants,
   type VariantsOf,
@@ -626,8 +627,16 @@ export class TypeTable {
   #isEqual(column: CachedResource, live: CachedResource | undefined): boolean {
     const isDropped = ({ constraints, variant }: CacheEntry): boolean =>
       live?.variants.get(constraints.key) === undefined && !this.interests.anySees(variant);
-    if (!sameVariants(variantsOf(column, isDropped), variantsOf(live))) return false;
+    if (!this.isSeenAlike(variantsOf(column, isDropped), variantsOf(live))) return false;
     return live === undefined || column.hasBindingsOf(live);
+  }
+
+  /** Whether clients see the same of both. Whether a wildcard shows it is no difference where nobody has a wildcard. */
+  isSeenAlike(a: VariantsOf, b: VariantsOf): boolean {
+    const isAlike = (one: HeldVariant, other: HeldVariant): boolean =>
+      isShownAlike(one, other) ||
+      (!this.interests.hasWildcard(one.variant.constraints) && sameVariantContent(one.variant, other.variant));
+    return sameVariants(a, b, isAlike);
   }
 
   /** A side sees this of a name from now on. Errors that waited are new to it: a client is sent what is newer than it. */

@@ -307,7 +307,8 @@ describe('sides', () => {
     setting.gate.discard();
     relay.settle();
     first.ack('cds', first.one());
-    const drop = transaction({ holder: wildcardHolder, type: url('cds'), complete: true, unwanted: true });
+    const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
+    const drop = transaction({ holder: wildcardHolder, type: url('cds'), removals, unwanted: true });
     // As a session with a control plane does.
     relay.upstream.unsubscribed = () => relay.relay.apply(drop);
     first.disconnect();
@@ -325,7 +326,8 @@ describe('sides', () => {
   it('what nobody subscribes to any more is no removal that waits', () => {
     const setting = new Setting();
     const { relay } = setting;
-    const drop = transaction({ holder: wildcardHolder, type: url('cds'), complete: true, unwanted: true });
+    const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
+    const drop = transaction({ holder: wildcardHolder, type: url('cds'), removals, unwanted: true });
     relay.upstream.unsubscribed = () => relay.relay.apply(drop);
     const client = setting.delta('client');
     client.send('cds', { resourceNamesSubscribe: ['a'] });
@@ -334,6 +336,51 @@ describe('sides', () => {
     relay.clock.advance(2 * idleMilliseconds);
     expect([...setting.gate.pending]).to.deep.equal([]);
     expect(relay.evicted).to.deep.equal(['idle 1']);
+  });
+  describe('the end of a wildcard that nobody has, where another client names what it showed,', () => {
+    /** `before`: what happens before it ends. */
+    function ended(before: (setting: Setting, says: (content: string) => void) => void) {
+      const setting = new Setting();
+      const { relay } = setting;
+      const [all, one] = [setting.delta('all'), setting.delta('one')];
+      all.send('cds');
+      relay.full('cds', { a: '1' });
+      one.send('cds', { resourceNamesSubscribe: ['a'] });
+      const ofNames = { type: url('cds'), holder: namedHolder };
+      const says = (content: string): void => {
+        const resolved = [...relay.upstream.interests].filter(({ selector }) => selector === 'a');
+        relay.says({ ...ofNames, puts: [put(url('cds'), 'a', content)], resolved });
+      };
+      says('1');
+      before(setting, says);
+      const removals = [{ name: resourceName('a'), constraints: UNCONSTRAINED }];
+      const drop = transaction({ holder: wildcardHolder, type: url('cds'), removals, unwanted: true });
+      relay.upstream.unsubscribed = () => relay.relay.apply(drop);
+      all.disconnect();
+      relay.clock.advance(2 * idleMilliseconds);
+      expect(Array.from(relay.upstream.interests, ({ selector }) => selector)).to.deep.equal(['a']);
+      return { setting, says };
+    }
+
+    it('is no change that waits', () => {
+      const { setting } = ended(() => {});
+      expect([...setting.gate.pending]).to.deep.equal([]);
+    });
+
+    it('keeps no name waiting whose change upstream takes back', () => {
+      const { setting, says } = ended((_, say) => say('2'));
+      says('1');
+      expect([...setting.gate.pending]).to.deep.equal([]);
+    });
+
+    it('is no further change behind the one that is judged', () => {
+      const { setting } = ended(({ gate }, say) => {
+        say('2');
+        gate.queueing(() => true);
+      });
+      const pending = setting.gate.pending.map(({ name, queued }) => ({ name, queued }));
+      expect(pending).to.deep.equal([{ name: 'a', queued: false }]);
+    });
   });
   it('what is frozen stays when nobody subscribes to it for a while', () => {
     const setting = new Setting();
