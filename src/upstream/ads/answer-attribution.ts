@@ -45,16 +45,17 @@ export function deltaAnswers(
 }
 
 /**
- * Of the wildcards and globs of later requests, those that it is not shown to answer: they are in doubt if it answers
- * others, or if something in it may be for one of them.
+ * Of the wildcards and globs of later requests than the first ones (`firstRequests`), those that it is not shown to answer:
+ * they are in doubt if it answers others, or if something in it may be for one of them.
  */
 export function inDoubt(
   { subscriptions, acked, isEmpty }: Pick<DeltaWaiting, 'subscriptions' | 'acked' | 'isEmpty'>,
+  firstRequests: number,
   { puts, resourceErrors }: Said,
   candidates: readonly UpstreamSubscription[],
   answered: ReadonlySet<UpstreamSubscription>,
 ): readonly UpstreamSubscription[] {
-  const later = candidates.filter((one) => one.requestNumber > 1 && !answered.has(one));
+  const later = candidates.filter((one) => one.requestNumber > firstRequests && !answered.has(one));
   // What an earlier subscription still has must come. What only one had that was unsubscribed may be gone: nobody is told.
   const lacksSome = (one: UpstreamSubscription): boolean =>
     one.expectedNames.values().some((name) => acked.of(name).some((identity) => one.shows(identity)));

@@ -130,12 +130,11 @@ export class DeltaType extends SubscribedType {
     const again = new Set(subscribed.map((subscription) => subscription.selector));
     const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
     const named = requestCount === 1 && this.mayOmit(subscribed) ? [] : subscribed;
-    if (together) return deltaRequests(type, named, unsubscribed, initialVersions);
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
-    return [
-      ...deltaRequests(type, [], unsubscribed, noVersions),
-      ...deltaRequests(type, named, [], initialVersions),
-    ];
+    const before = together ? [] : deltaRequests(type, [], unsubscribed, noVersions);
+    const requests = deltaRequests(type, named, together ? unsubscribed : [], initialVersions);
+    this.requestCount += requests.length - 1;
+    return [...before, ...requests];
   }
 
   protected reply(): OutgoingRequest {
@@ -173,7 +172,7 @@ export class DeltaType extends SubscribedType {
   ): ReadonlySet<UpstreamSubscription> {
     const answered = deltaAnswers(this, said, candidates);
     this.repeated.clear();
-    const doubtful = inDoubt(this, said, candidates, answered);
+    const doubtful = inDoubt(this, this.firstRequests, said, candidates, answered);
     const waits = (one: UpstreamSubscription): boolean =>
       !one.responseSeen && !one.failed && this.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
@@ -591,7 +590,8 @@ const sizeOfVersion = (name: string, version: string): number =>
 
 /**
  * A change of what is subscribed, in parts that every server takes: all subscribes, then all unsubscribes; at least one. What
- * has a version is in the first one.
+ * has a version is in the first one, and so are wildcards and globs, as many as fit. A server answers one part after the
+ * other, so each is a request of its own: what it subscribes counts on from the number that it has.
  */
 export function deltaRequests(
   type: TypeUrl,
@@ -614,12 +614,13 @@ export function deltaRequests(
       room = mostBytes;
     }
     bytes += size;
+    if (into === 'subscribe') subscription.requestNumber += parts.length - 1;
     const part = parts.at(-1);
     if (parameters.entries.size === 0) part?.[into].push(selector);
     else part?.[`${into}Locators`].push({ name: selector, parameters: [...parameters.entries] });
   };
   const isLater = ({ kind, selector }: UpstreamSubscription): boolean =>
-    versions > 0 && kind === 'name' && !initialVersions.has(selector);
+    kind === 'name' && !initialVersions.has(selector);
   const ordered = subscribed.toSorted((a, b) => Number(isLater(a)) - Number(isLater(b)));
   for (const subscription of ordered) add(subscription, 'subscribe');
   for (const subscription of unsubscribed) add(subscription, 'unsubscribe');

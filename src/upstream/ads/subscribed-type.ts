@@ -77,6 +77,8 @@ export abstract class SubscribedType {
   sweepPending = false;
   /** Subscription requests on this stream. */
   requestCount = 0;
+  /** So many of them had the first subscriptions in parts: a new stream would ask for these in the same way. */
+  firstRequests = 0;
   /** Of the last response on this stream, accepted or not. */
   protected nonce = '';
   /** Of the last accepted response. */
@@ -120,7 +122,7 @@ export abstract class SubscribedType {
   /** Judges a response, in turns; changes nothing. Its result takes the response over; the error is the reason for a NACK. */
   abstract judge(response: IncomingResponse): InTurns<Result<() => Transaction>>;
   protected abstract onStartOver(resumed: boolean): void;
-  /** The requests for a change of what is subscribed. */
+  /** The requests for a change of what is subscribed. `requestCount` is that of the first one; it counts the others. */
   protected abstract changeSubscriptions(
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
@@ -327,15 +329,18 @@ export abstract class SubscribedType {
     if (subscribed.length + unsubscribed.length === 0) return;
     this.#toSubscribe.clear();
     this.#toUnsubscribe = [];
-    this.requestCount++;
+    const isFirst = this.requestCount++ === 0;
     if (subscribed.some(({ everSent }) => !everSent)) this.stream.add({ kind: 'asked', type: this.type });
     for (const subscription of subscribed) {
       subscription.everSent = true;
       subscription.requestNumber = this.requestCount;
-      // No response can have been on its way before the first request.
-      subscription.anyResponseAnswers = this.requestCount === 1;
     }
-    this.stream.send(this.changeSubscriptions(subscribed, unsubscribed));
+    const requests = this.changeSubscriptions(subscribed, unsubscribed);
+    if (isFirst) this.firstRequests = this.requestCount;
+    // No response can have been on its way before the first request. Of a wildcard no silence would say later what it has.
+    for (const one of subscribed)
+      one.anyResponseAnswers = one.requestNumber === 1 || (isFirst && one.kind === 'wildcard');
+    this.stream.send(requests);
     this.#awaitAnswers(subscribed);
   }
 
@@ -432,7 +437,7 @@ export abstract class SubscribedType {
       const waiting = unanswered.filter(({ failed }) => !failed);
       // The wildcard was subscribed later than other things on this stream, so its answer cannot be recognised. On a
       // new stream it is in the first request, and the first response answers it.
-      if (this.nonce !== '' && waiting.some(({ requestNumber }) => requestNumber > 1)) {
+      if (this.nonce !== '' && waiting.some(({ requestNumber }) => requestNumber > this.firstRequests)) {
         const reason = `no answer to the wildcard of ${this.type} within ${resourceTimeoutMs / 1000} s`;
         this.stream.add({ kind: 'renew', reason });
         return;

@@ -31,6 +31,9 @@ const listed = (line: string, begin: string): readonly string[] => {
   const from = line.indexOf(begin);
   return from < 0 ? [] : line.slice(from + begin.length, line.indexOf(']', from)).split(' ');
 };
+/** Of a glob of its own. */
+const memberOf = (at: number): string =>
+  `xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/${at}/a`;
 /** A response with a resource for each name, read to its end. */
 function receive(conversation: Conversation, nonce: string, names: readonly string[]): void {
   let said = conversation.say(`< eds s1 ${nonce} ${names.map((name) => `${name}:1@1`).join(' ')}`);
@@ -56,6 +59,37 @@ describe('a delta request to a control plane', () => {
     }
     const first = parts.findIndex(({ unsubscribe }) => unsubscribe.length > 0);
     expect(parts.slice(first + 1).every(({ subscribe }) => subscribe.length === 0)).to.equal(true);
+  });
+
+  it('has globs in its first part, before names', () => {
+    const conversation = new Conversation('delta', [], '');
+    for (let at = 0; at < 10_000; at++) conversation.say(`subscribe eds ${`${at}`.padEnd(60, 'x')}`);
+    conversation.say(`subscribe eds ${memberOf(0).replace(/a$/, '*')}`);
+    const [first = [], ...others] = conversation.say('connect').map((line) => listed(line, '+['));
+    expect(first[0]).to.equal(memberOf(0).replace(/a$/, '*'));
+    expect(others).to.have.length(1);
+  });
+
+  it('is answered part by part: what answers the first part says nothing of the globs of the next', () => {
+    const conversation = new Conversation('delta', [], '');
+    const globs = Array.from({ length: 10_000 }, (_, at) => memberOf(at).replace(/a$/, '*'));
+    const [first, last, gone] = [memberOf(0), memberOf(9999), memberOf(9998)];
+    for (const glob of globs) conversation.say(`subscribe eds ${glob}`);
+    const parts = conversation.say('connect').map((line) => listed(line, '+['));
+    expect(parts.map(([begin]) => begin)).to.deep.equal([globs[0], globs[parts[0]?.length ?? 0]]);
+    receive(conversation, 'n1', [first]);
+    const answered = conversation.say('wait 4s').flatMap((line) => listed(line, 'settled ['));
+    expect(answered).to.deep.equal(parts[0]);
+    receive(conversation, 'n2', [gone, last]);
+    const rest = conversation.say('wait 300ms').flatMap((line) => listed(line, 'settled ['));
+    expect(rest).to.deep.equal(parts[1]);
+
+    conversation.say('disconnect');
+    conversation.say('connect elsewhere');
+    receive(conversation, 'n1', [first]);
+    expect(conversation.say('wait 4s')).to.deep.equal([]);
+    receive(conversation, 'n2', [last]);
+    expect(conversation.say('wait 300ms')).to.deep.equal([`= eds version s1 -${gone}`]);
   });
 
   it('has in its first part what it has versions of; the rest is asked anew, and what has gone of that expires', () => {
