@@ -94,7 +94,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #resend: ResendItems | undefined;
   /** No other cursor has that object, or gets the response. */
   #resendsAlone = false;
-  /** Changes of rejected responses that are sent once more, each by itself. */
+  /** Changes of rejected responses that are sent once more, each by itself: the next one is last. */
   #retries: RejectedChange[] | undefined;
   /** When the update arrived that it answered last. */
   #answeredAt: number | undefined;
@@ -333,7 +333,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     if (error !== undefined && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered, this.encoding);
-      if (changes.length > 0) this.#retries = [...(this.#retries ?? none), ...changes];
+      if (changes.length > 0) this.#retries = [...changes.toReversed(), ...(this.#retries ?? none)];
       this.#deferred = withDoubts(this.#deferred, answered.additions);
     }
     return kind;
@@ -486,7 +486,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #takeRetry(): EncodedResponse | undefined {
     if (!this.#takesParts) this.#retries = undefined; // the complete state has it
     while (this.#retries !== undefined) {
-      const rejected = this.#retries.shift();
+      const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
       if (change === undefined) continue;

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { transaction } from '../../src/model/transaction.ts';
+import { cpuSeconds } from '../support/cpu.ts';
 import {
   contentOf,
   type DeltaClient,
@@ -879,6 +880,22 @@ describe('delta server (protocol §4)', () => {
       expect(said).to.not.include('+a x');
       expect(said).to.not.include('+b y');
       expect(said).to.include('+c z');
+    });
+    it('of thousands that are not wanted any more none costs the others', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('cds');
+      const puts = Array.from({ length: 80_000 }, (_, at) => put(type('cds'), `c${at}`, 'x'));
+      relay.says({ type: type('cds'), puts, complete: true });
+      const { nonce } = client.one();
+      const before = cpuSeconds();
+      client.send('cds', {
+        responseNonce: nonce,
+        errorDetail: { code: 13, message: 'no' },
+        resourceNamesUnsubscribe: ['*'],
+      });
+      expect(cpuSeconds() - before).to.be.below(1.5);
+      expect(client.received()).to.have.length(0);
     });
   });
 
