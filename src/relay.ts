@@ -106,6 +106,7 @@ export class Relay implements UpstreamSink {
         ambiguous: events.ambiguous,
         expiring: (deadline, variant) => this.#expireAt(deadline, variant),
         publish: (commit) => this.#show(commit),
+        publishedAs: (type, name) => this.#upstreamOf(type, name)?.publishesAs,
       },
       options.upstreamPerSide === true,
     );

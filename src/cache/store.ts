@@ -474,13 +474,13 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
   for (const name of table.namesOf(selector)) {
     for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
       if (selector === WILDCARD && !isHeldByWildcard(entry)) continue;
-      if (!isSeen(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
+      if (!isKept(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
     }
   }
   return { hasContent: table.hasContent(interest), bytes };
 }
 
-/** Removes what only this interest saw, which has ended. `dropping` is called for each variant before. */
+/** Removes what was kept for this interest only, which has ended. `dropping` is called for each variant before. */
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
@@ -494,7 +494,7 @@ function dropContentOf(
     const cached = table.resources.get(name);
     if (cached === undefined) continue;
     for (const entry of cached.variants.match(parameters)) {
-      if (isSeen(table, name, entry)) continue;
+      if (isKept(table, name, entry)) continue;
       dropping?.(entry);
       table.remove(cached, entry);
       dropped(name);
@@ -509,13 +509,18 @@ function dropContentOf(
   remover.releaseRestored(interest);
 }
 
-/** Whether an interest other than `except` sees a variant. */
-function isSeen(table: TypeTable, name: ResourceName, entry: CacheEntry, except?: Interest): boolean {
+/**
+ * Whether an interest other than `except` sees a variant, or its upstream has published it. That is said once, and not
+ * asked for when a wildcard of another upstream shows it.
+ */
+function isKept(table: TypeTable, name: ResourceName, entry: CacheEntry, except?: Interest): boolean {
   for (const { interest } of table.interests.seeing(name, entry.constraints)) {
     if (interest === except) continue;
     if (interest.selector !== WILDCARD || isHeldByWildcard(entry)) return true;
   }
-  return entry.variant.aliases.some((alias) => table.interests.named(resourceName(alias)) !== undefined);
+  if (entry.variant.aliases.some((alias) => table.interests.named(resourceName(alias)) !== undefined))
+    return true;
+  return entry.holders.some((holder) => holder.restored !== true && table.isPublished(name, holder));
 }
 
 /** Whether some interest gets the errors of a name. */

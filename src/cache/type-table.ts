@@ -106,6 +106,8 @@ export interface StoreOptions {
   readonly publish?: (commit: Commit) => void;
   /** Commits say what was there before, and what is there now. */
   readonly recorded?: boolean | undefined;
+  /** The holder as which who serves a name publishes it, asked or not. Left out: nobody publishes anything. */
+  readonly publishedAs?: ((type: TypeUrl, name: ResourceName) => Holder | undefined) | undefined;
   /** Who serves this may not say that it is gone; left out: nobody does. */
   readonly leavesBehind?: ((interest: Interest) => boolean) | undefined;
   /** Of a store in the same process with nearly the same content: both count revisions together, and share bodies. */
@@ -336,6 +338,11 @@ export class TypeTable {
   removeHolder(entry: CacheEntry, holder: Holder, column: Column = 'said'): void {
     entry.holders = entry.holders.filter((known) => known.key !== holder.key);
     if (column === 'said') this.#indexRestored(entry);
+  }
+
+  /** Whether it is of who publishes the name, and so stays until that says otherwise. */
+  isPublished(name: ResourceName, { key }: Holder): boolean {
+    return this.all.options.publishedAs?.(this.type, name)?.key === key;
   }
 
   /**

@@ -1,5 +1,5 @@
 import type { ParametersKey, TypeUrl } from './brand.ts';
-import type { Interest, Restamp, Transaction } from './transaction.ts';
+import type { Holder, Interest, Restamp, Transaction } from './transaction.ts';
 
 /** Where an upstream delivers its transactions and changes of state. */
 export interface UpstreamSink {
@@ -79,6 +79,10 @@ export interface UpdateMetrics {
  */
 export interface Upstream {
   readonly name: string;
+  /**
+   * It says all that it has as this holder, asked or not, and what becomes of that. Left out: it says what it is asked.
+   */
+  readonly publishesAs?: Holder;
   /** Whether a name (or `*`) of a type is served from here. */
   claims(type: TypeUrl, selector: string): boolean;
   /** Each distinct interest once; a second call for the same one is an error of the caller. */

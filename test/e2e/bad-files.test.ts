@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { type as typeOf } from '../support/in-memory-relay.ts';
 import { always, eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
-import { RelayProcess } from './support/relay.ts';
+import { RelayProcess, upstream } from './support/relay.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
 
 const readiness = z.object({
@@ -57,6 +58,30 @@ describe('what clients have of a file that is empty', () => {
   }
 });
 
+describe('what files have beside a control plane', () => {
+  it('§6.6 its wildcard shows, also after all its clients were away for long', async () => {
+    await using plane = await ModelPlane.start();
+    using files = new ResourceFiles();
+    plane.set('cds', { other: '1' });
+    files.write('cds', new Map([['shop', '1']]));
+    await using relay = await RelayProcess.start({
+      upstreams: [{ ...files.upstream, names: ['shop*'] }, upstream(plane.address, 'DELTA')],
+      cache: { idle_ttl: '1s' },
+      drain_timeout: '100ms',
+    });
+    using connections = new Connections(relay.xds);
+    for (let visit = 0; visit < 2; visit++) {
+      const client = connections.open({ protocol: 'sotw' });
+      client.want('cds');
+      await client.gets('cds', ['other: 1', 'shop: 1']);
+      client.close();
+      await eventually(async () =>
+        expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1),
+      );
+    }
+  });
+});
+
 describe('a file that is empty, or no file of resources, when the relay starts', () => {
   for (const protocol of ['sotw', 'delta'] as const) {
     it(`§3.9 holds up nobody: clients get what the other files have (${protocol})`, async () => {
@@ -79,8 +104,8 @@ describe('max_removal_percent, beside a file that is no file of resources', () =
     const names = Array.from({ length: 10 }, (_, index) => `c${index}`);
     files.write('cds', new Map(names.map((name) => [name, '0'])));
     files.writeText('notes.json', '{ "notes": ');
-    const upstream = { ...files.upstream, max_removal_percent: 10, max_removal_hold: '2s' };
-    await using relay = await RelayProcess.start({ upstreams: [upstream] });
+    const limited = { ...files.upstream, max_removal_percent: 10, max_removal_hold: '2s' };
+    await using relay = await RelayProcess.start({ upstreams: [limited] });
     using connections = new Connections(relay.xds);
     const client = connections.open({ protocol: 'delta', content: () => '' });
     client.want('cds');

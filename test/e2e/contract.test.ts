@@ -18,6 +18,7 @@ import { listedServices } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { get, send } from './support/http.ts';
+import { ModelPlane } from './support/model-plane.ts';
 import { temporaryDirectory } from './support/paths.ts';
 import { outcome, Process, signalTo } from './support/process.ts';
 import { distributary, type RelayConfig, RelayProcess, upstream } from './support/relay.ts';
@@ -414,19 +415,22 @@ describe('the life of a relay', () => {
     });
 
     it('a lower cache.max_bytes makes room at once', async () => {
+      await using plane = await ModelPlane.start();
+      plane.set('cds', { shop: '1' });
+      const asking = { upstreams: [upstream(plane.address, 'DELTA')] };
+      await using full = await RelayProcess.start(asking);
       {
-        await using client = new XdsClient(relay.xds, 'delta');
+        await using client = new XdsClient(full.xds, 'delta');
         client.subscribe('cds');
         await client.gets('cds');
       }
-      const evicted = async () => relay.metric('cache_evictions_total', 'reason="size"');
+      const evicted = async () => full.metric('cache_evictions_total', 'reason="size"');
       expect(await evicted()).to.equal(0);
-      await eventually(async () => expect(await clientsOf(relay)).to.deep.equal([]));
+      await eventually(async () => expect(await clientsOf(full)).to.deep.equal([]));
       // By then it lingers for `idle_ttl`, and nothing else looks at the room that there is.
       await setTimeout(2500);
-      await relay.reconfigure({ ...config, cache: { max_bytes: 1 } });
+      await full.reconfigure({ ...asking, cache: { max_bytes: 1 } });
       await eventually(async () => expect(await evicted()).to.equal(1));
-      await relay.reconfigure(config);
     });
 
     it('what needs a restart is named with each reload, and /config_dump shows what is in force', async () => {

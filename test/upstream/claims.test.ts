@@ -102,6 +102,11 @@ class Claiming extends ScriptedUpstream {
   }
 }
 
+/** As files: it says all that it has, asked or not. */
+class Publishing extends Claiming {
+  readonly publishesAs = this.holder('wildcard');
+}
+
 describe('§6.6 what an upstream says of names that an earlier one serves', () => {
   const front = new Claiming('front', 'shop-');
   const back = new Claiming('back');
@@ -148,6 +153,30 @@ describe('§6.6 what an upstream says of names that an earlier one serves', () =
     expect(heard(client)).to.deep.equal(['+shop-1 front']);
     says(back, { 'shop-1': 'again', 'shop-2': 'back', other: 'back' }, { complete: true });
     expect(heard(client)).to.deep.equal([]);
+  });
+
+  it('what files have is there for who comes when all have been away for long: they say it once', () => {
+    const files = new Publishing('files', 'shop-');
+    lab.relay.replace([files, back]);
+    const resource = put(cds, 'shop-1', 'files', { aliases: ['shop-alias'] });
+    says(files, {}, { puts: [resource], complete: true });
+    const hears = (name: string): string[] => {
+      const client = subscribing(name);
+      if (back.interests.size > 0) says(back, { other: 'back' });
+      const all = heard(client);
+      client.disconnect();
+      lab.settle();
+      lab.clock.advance(700_000);
+      lab.settle();
+      return all;
+    };
+    for (const when of ['at first', 'later']) {
+      expect(hears('*'), when).to.deep.equal(['+other back', '+shop-1 files']);
+      for (const name of ['shop-1', 'shop-alias'])
+        expect(hears(name), `${name} ${when}`).to.deep.equal(['+shop-1 files']);
+    }
+    expect(lab.relay.store.variants(cds), 'the other one has ended').to.equal(1);
+    expect(lab.evicted).to.deep.equal(['idle 1', 'idle 1']);
   });
 
   it('a name that the first does not have is absent, whatever later ones have', () => {

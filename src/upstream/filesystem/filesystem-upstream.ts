@@ -1,9 +1,8 @@
 import { createHash } from 'node:crypto';
-import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../../model/brand.ts';
 import { type Clock, Settling, type Timer } from '../../model/clock.ts';
-import { getOrMake, MapInUse } from '../../model/maps.ts';
+import { getOrMake } from '../../model/maps.ts';
 import type { Result } from '../../model/result.ts';
-import { isCollection } from '../../model/selection.ts';
 import {
   type Holder,
   type Interest,
@@ -52,7 +51,8 @@ export interface FilesystemOptions {
 }
 
 /**
- * Files as an upstream (protocol §7). Each scan publishes what changed, a type in one transaction with its full state.
+ * Files as an upstream (protocol §7). Each scan publishes what changed, a type in one transaction with its full state. It
+ * stays in the cache, whether or not somebody subscribes to it.
  * A completed scan answers every interest: what is in no file is absent (§3.9). A file that cannot be read keeps its
  * last good content; if the path itself goes away, everything stays as it was and is stale. Of a file that never was
  * good since the start nothing is known: the types that it names are published without being called complete, and their
@@ -61,9 +61,9 @@ export interface FilesystemOptions {
  */
 export class FilesystemUpstream implements Upstream {
   readonly name: string;
+  readonly publishesAs: Holder;
   readonly #options: Omit<FilesystemOptions, 'before' | 'watchDirectory'>;
   readonly #sink: UpstreamSink;
-  readonly #holder: Holder;
   /** As they were found last. */
   #files: Files = new Map();
   /** Of the last scan that was merged. `unwatched` undefined: the next one is, whatever it finds. */
@@ -83,10 +83,8 @@ export class FilesystemUpstream implements Upstream {
   readonly #unanswered = new Set<Interest>();
   /** Subscribed just now. They are answered together, as one request of a client brings many. */
   readonly #asked = new Set<Interest>();
-  /** What was last published. `complete`: see `#isComplete`. A client may invent types. */
-  readonly #published = new MapInUse<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>(
-    256,
-  );
+  /** What was last published, but for types that no file has. `complete`: see `#isComplete`. */
+  readonly #published = new Map<TypeUrl, { readonly content: TypeContent; readonly complete: boolean }>();
   #withheld: Withheld = new Set();
   #stopped = false;
 
@@ -104,7 +102,7 @@ export class FilesystemUpstream implements Upstream {
         this.#ends = before.#ends;
       }
     }
-    this.#holder = { key: `files:${name}`, upstream: name, role: 'wildcard' };
+    this.publishesAs = { key: `files:${name}`, upstream: name, role: 'wildcard' };
     this.#current = {
       kind: 'filesystem',
       connected: false,
@@ -225,7 +223,9 @@ export class FilesystemUpstream implements Upstream {
     const before = this.#published.get(type);
     const same = before?.content.digest === content.digest && before.content.version === content.version;
     if (same && before.complete === complete) return;
-    this.#published.set(type, { content, complete });
+    // A client may invent types.
+    if (complete && content === emptyContent) this.#published.delete(type);
+    else this.#published.set(type, { content, complete });
     for (const one of this.#asked) if (one.type === type) this.#asked.delete(one);
     const interests = [...this.#unanswered].filter((one) => one.type === type);
     const { puts } = content;
@@ -245,17 +245,10 @@ export class FilesystemUpstream implements Upstream {
     for (const [type, interests] of byType) this.#answer(type, interests);
   }
 
+  /** What there is was published, and is in the cache. */
   #answer(type: TypeUrl, interests: readonly Interest[]): void {
-    const before = this.#published.get(type);
-    const content = before?.content ?? emptyContent;
-    const complete = this.#isComplete(type);
-    this.#published.dropUnused((one) => one.complete && one.content === emptyContent);
-    this.#published.set(type, { content, complete });
-    const all = before === undefined || interests.some(({ selector }) => isCollection(selector));
-    // Given again, as the cache may have dropped what nobody subscribed to.
-    const asked = new Set(interests.flatMap(({ selector }) => content.called.get(selector) ?? []));
-    const puts = all ? content.puts : [...asked];
-    this.#apply(type, content, { puts, removals: [], complete: all && complete }, interests);
+    const content = this.#published.get(type)?.content ?? emptyContent;
+    this.#apply(type, content, { puts: [], removals: [], complete: false }, interests);
   }
 
   #apply(
@@ -270,7 +263,7 @@ export class FilesystemUpstream implements Upstream {
     const { clock, metrics } = this.#options;
     metrics.accepted?.(type);
     const arrivedAt = clock.monotonic();
-    const holder = this.#holder;
+    const holder = this.publishesAs;
     const living = puts.flatMap((put) => this.#living(put, arrivedAt));
     this.#sink.apply(
       transaction({ holder, type, version, puts: living, removals, complete, resolved, arrivedAt }),
@@ -419,18 +412,12 @@ function contentOf(names: Joined) {
   const all = [...names.values().flatMap((variants) => variants.values())];
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
-  const puts = all.map(({ put }) => put);
-  const called = Map.groupBy(puts, ({ name }) => name);
-  for (const put of puts)
-    for (const alias of put.aliases) getOrMake(called, resourceName(alias), () => []).push(put);
   const [only = '', ...others] = new Set(all.map(({ versionInfo }) => versionInfo));
   return {
     // The files' own version if they agree on one; else the content's (protocol §7).
     version: others.length === 0 && only !== '' ? only : digest,
     digest,
-    puts,
-    /** By name, and by the other names by which they may be subscribed (protocol §4.8). */
-    called,
+    puts: all.map(({ put }) => put),
   };
 }
 
