@@ -12,7 +12,7 @@ import { getOrMake } from './model/maps.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import { isCollection } from './model/selection.ts';
-import type { Interest, Put, Restamp, Transaction } from './model/transaction.ts';
+import type { Holder, Interest, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import { unclaimed } from './upstream/claims.ts';
@@ -275,6 +275,10 @@ export class Relay implements UpstreamSink {
 
   isRestored(interest: Interest): boolean {
     return this.store.isRestored(interest);
+  }
+
+  restoredOf(holder: Holder): Iterable<TypeUrl> {
+    return this.store.restoredOf(holder);
   }
 
   /** The cache has an answer to it, of whatever age. */

@@ -389,6 +389,13 @@ export class Store extends CatalogReader {
     }
   }
 
+  /** The types of which this holder had something, and has not said since whether it has. */
+  *restoredOf({ key }: Holder): Iterable<TypeUrl> {
+    const isOf = ({ holders }: CacheEntry): boolean =>
+      holders.some((one) => one.key === key && one.restored === true);
+    for (const [type, { restored }] of this.tables) if (restored.values().some(isOf)) yield type;
+  }
+
   /** The answer to this interest was restored. Once it is confirmed, restored variants that came for it are removed. */
   isRestored(interest: Interest): boolean {
     return this.state(interest)?.answer === 'restored';

@@ -208,21 +208,24 @@ const isOf =
  * Whether a restored holder still keeps a variant: an interest of its role sees it and has no answer yet from its present
  * upstream. So what is not delivered again goes when upstream has answered, and not before. That a wildcard, a glob or an
  * alias is answered says nothing about a resource with an error other than NOT_FOUND (protocol §8.2). What a sibling or
- * another upstream has said goes all the same: no removal of this upstream would ever reach it.
+ * another upstream has said goes all the same: no removal of this upstream would ever reach it. Nor does an answer say
+ * anything about what is published: the wildcard that shows it may be of another upstream.
  */
 function isNeeded(
-  { interests }: TypeTable,
+  table: TypeTable,
   { resourceErrors }: CachedResource,
   { variant }: CacheEntry,
-  { role, key }: Holder,
+  restored: Holder,
   unwanted: boolean,
 ): boolean {
+  if (table.isPublished(variant.name, restored)) return true;
+  const { role, key } = restored;
   const isAbout = isOf(variant.constraints);
   const isLeftOpen =
     resourceErrors
       ?.values()
       .some(({ code, constraints }) => code !== Code.NOT_FOUND && isAbout(constraints)) === true;
-  return interests.seeingVariant(variant).some(({ interest, answer, holder }) => {
+  return table.interests.seeingVariant(variant).some(({ interest, answer, holder }) => {
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
     const staysOpen = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
     // Another interest has ended, and the upstream of this one is away: its own answer will let go of it.

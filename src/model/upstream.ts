@@ -18,6 +18,8 @@ export interface UpstreamSink {
    * out: nothing is.
    */
   isRestored?(interest: Interest): boolean;
+  /** The types of which something is restored that this holder publishes. Nothing but its full state removes that. */
+  restoredOf?(holder: Holder): Iterable<TypeUrl>;
 }
 
 /** A type whose request may have made the control plane end a stream. It is subscribed on an isolated stream. */

@@ -135,6 +135,10 @@ export class ShrinkGuard implements UpstreamSink {
     return this.#options.cache.isRestored(interest);
   }
 
+  restoredOf(holder: Holder): Iterable<TypeUrl> {
+    return this.#sink.restoredOf?.(holder) ?? [];
+  }
+
   /**
    * New rules change the constraints of all variants. The removals that were held back name the old constraints, so
    * they are applied now.

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import fc from 'fast-check';
 import { type Restored, Store } from '../../src/cache/store.ts';
+import type { StoreOptions } from '../../src/cache/type-table.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { isVariant } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
@@ -18,8 +19,8 @@ import { interest, named, says, unconfirmed, wild } from './persistence/support.
 const cds = type('cds');
 const all = interest('cds');
 
-function newStore(): Store {
-  return new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} });
+function newStore(more: Partial<StoreOptions> = {}): Store {
+  return new Store({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {}, ...more });
 }
 
 /** What a store would be restored from. */
@@ -45,8 +46,8 @@ function imageOf(store: Store): Restored {
 }
 
 /** The store of a process that was started again. */
-function restarted(before: Store): Store {
-  const store = newStore();
+function restarted(before: Store, more: Partial<StoreOptions> = {}): Store {
+  const store = newStore(more);
   store.restore(imageOf(before));
   return store;
 }
@@ -481,6 +482,79 @@ describe('a replaced upstream', () => {
     expect(store.isRestored(all)).to.equal(false);
     store.markRestored('central', () => undefined);
     expect(store.isRestored(all)).to.equal(true);
+  });
+});
+
+describe('what files have', () => {
+  const files: Holder = { key: 'files:files', upstream: 'files', role: 'wildcard' };
+  const options: Partial<StoreOptions> = {
+    publishedAs: (_, name) => (name.startsWith('shop') ? files : undefined),
+  };
+  const has = (store: Store, ...shops: readonly string[]): void => {
+    const resources = Object.fromEntries(shops.map((name) => [name, '1']));
+    store.apply(says('cds', { holder: files, resources, complete: true }));
+  };
+  const answers = (store: Store, ...resolved: readonly Interest[]): void =>
+    void store.apply(says('cds', { resources: { a: '1' }, resolved }));
+  const inEnv = (env: string): Interest => interest('cds', '*', { env });
+  let store: Store;
+
+  beforeEach(() => {
+    store = newStore(options);
+    has(store, 'shop', 'shop-2');
+  });
+
+  it('is there whoever subscribes to it, and an end of that makes no room', () => {
+    store.addInterest(all);
+    answers(store, all);
+    const alone = storeWith(all);
+    answers(alone, all);
+    expect(store.contentOf(all)).to.deep.equal(alone.contentOf(all));
+    store.removeInterest(all);
+    expect(store.variants(cds)).to.equal(2);
+  });
+
+  it('before a restart goes when they say so: the answer to a wildcard is of another upstream', () => {
+    store.addInterest(all);
+    answers(store, all);
+    const after = restarted(store, options);
+    answers(after, all);
+    expect(names(after)).to.deep.equal(['a', 'shop', 'shop-2']);
+    expect([...after.restoredOf(files)]).to.deep.equal([cds]);
+    has(after, 'shop');
+    expect(names(after)).to.deep.equal(['a', 'shop']);
+    expect([...after.restoredOf(files)]).to.deep.equal([]);
+    expect(unconfirmed(after, cds)).to.deep.equal([]);
+  });
+
+  it('before a restart ends with its last subscriber, as all that is restored: they may never say it again', () => {
+    store.addInterest(all);
+    answers(store, all);
+    const after = restarted(store, options);
+    after.removeInterest(all);
+    expect(after.variants(cds)).to.equal(0);
+  });
+
+  it('before a reload outlives others that see it, and the first answer to others', () => {
+    const [prod, test, dev] = [inEnv('prod'), inEnv('test'), inEnv('dev')];
+    for (const one of [prod, test]) store.addInterest(one);
+    answers(store, prod, test);
+    store.markRestored('files', () => 'files');
+    store.removeInterest(test);
+    expect(names(store, prod)).to.deep.equal(['a', 'shop', 'shop-2']);
+    store.addInterest(dev);
+    answers(store, dev);
+    expect(names(store, prod)).to.deep.equal(['a', 'shop', 'shop-2']);
+    has(store);
+    expect(names(store, prod)).to.deep.equal(['a']);
+  });
+
+  it('of names that another upstream serves after a restart goes with the answer of that', () => {
+    store.addInterest(all);
+    answers(store, all);
+    const after = restarted(store);
+    answers(after, all);
+    expect(names(after)).to.deep.equal(['a']);
   });
 });
 

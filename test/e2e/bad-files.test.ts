@@ -80,6 +80,42 @@ describe('what files have beside a control plane', () => {
       );
     }
   });
+
+  for (const limit of [{}, { max_removal_percent: 100 }])
+    it(`§6.6 stays after a restart until they can be read, and goes if they lack it then (${JSON.stringify(limit)})`, async () => {
+      await using plane = await ModelPlane.start();
+      using files = new ResourceFiles();
+      using kept = temporaryDirectory();
+      plane.set('cds', { other: '1' });
+      files.write('cds', new Map([['shop', '0']]));
+      const config = {
+        upstreams: [{ ...files.upstream, names: ['shop*'], ...limit }, upstream(plane.address, 'DELTA')],
+        cache: { persistence: { path: kept.path } },
+        drain_timeout: '100ms',
+      };
+      const open = (connections: Connections): VariantClient => {
+        const client = connections.open({ protocol: 'sotw', content: () => '' });
+        client.want('cds');
+        return client;
+      };
+      {
+        await using relay = await RelayProcess.start(config);
+        using connections = new Connections(relay.xds);
+        await open(connections).gets('cds', ['other: ', 'shop: ']);
+      }
+      files.writeText('cds.pb', '');
+      await using relay = await RelayProcess.start(config);
+      using connections = new Connections(relay.xds);
+      const client = open(connections);
+      await client.gets('cds', ['other: ', 'shop: ']);
+      // That it answers is no reason to drop it.
+      plane.set('cds', { other: '1', late: '1' });
+      const all = ['late: ', 'other: ', 'shop: '];
+      await client.gets('cds', all);
+      await always(() => void expect(client.has('cds')).to.deep.equal(all), 300);
+      files.remove('cds.pb');
+      await client.gets('cds', ['late: ', 'other: ']);
+    });
 });
 
 describe('a file that is empty, or no file of resources, when the relay starts', () => {

@@ -213,7 +213,8 @@ export class FilesystemUpstream implements Upstream {
     const elsewhere = withheldOf(mayHaveMore(before.files, files));
     // What is gone goes last: what referred to it has been changed by then (protocol §8, Order on ADS).
     const unanswered = Array.from(this.#unanswered, ({ type }) => type);
-    for (const type of new Set([...types.keys(), ...unanswered, ...this.#published.keys()]))
+    const restored = this.#sink.restoredOf?.(this.publishesAs) ?? [];
+    for (const type of new Set([...types.keys(), ...unanswered, ...this.#published.keys(), ...restored]))
       this.#publish(type, types.get(type) ?? emptyContent, elsewhere);
   }
 

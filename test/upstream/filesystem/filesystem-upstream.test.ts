@@ -344,6 +344,17 @@ describe('upstream/filesystem', () => {
     expect(next.transactions[0]?.complete).to.equal(true);
   });
 
+  it('says of each type that is restored what there is of it, though no file has any: nobody may ask', async () => {
+    files = await Harness.make({ 'a.yaml': clusters('one'), 'b.yaml': '' });
+    files.restored = [eds];
+    await files.start();
+    await files.until(() => files.transactions.length === 2);
+    expect(files.transactions[1]).to.deep.include({ type: eds, complete: false });
+    await rm(join(files.path, 'b.yaml'));
+    await files.until(() => files.transactions.length === 4);
+    expect(files.transactions[3]).to.deep.include({ type: eds, complete: true, puts: [] });
+  });
+
   it('a scan that finds nothing new joins no files', async () => {
     let asked = 0;
     const counting = {

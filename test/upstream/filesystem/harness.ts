@@ -46,6 +46,8 @@ export class Harness {
   readonly lines: string[] = [];
   /** The types of what was refused. */
   readonly rejected: string[] = [];
+  /** Types of which the cache has something that is restored. */
+  restored: readonly (typeof cds)[] = [];
   changes = 0;
   /** Those after which it waits for a change. */
   scans = 0;
@@ -71,6 +73,7 @@ export class Harness {
         this.#wake();
       },
       restamp: () => {},
+      restoredOf: () => this.restored,
       changed: () => {
         this.changes++;
         this.#wake();
