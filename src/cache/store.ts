@@ -367,9 +367,29 @@ export class Store extends CatalogReader {
    * until its new upstream has answered. `servedBy`: whose a name is now; undefined: nobody's.
    */
   markRestored(upstream: string, servedBy: (type: TypeUrl, name: ResourceName) => string | undefined): void {
-    for (const table of this.tables.values())
+    for (const table of this.tables.values()) {
+      this.#dropUnasked(table, upstream, (name) => servedBy(table.type, name));
       for (const now of table.disown(upstream, (name) => servedBy(table.type, name) ?? upstream))
         this.held.holds.follow(upstream, now, table.type);
+      this.tables.forgetIfEmpty(table);
+    }
+  }
+
+  /** What nobody subscribes to, and goes to who says what it is asked: no answer would ever be about it. */
+  #dropUnasked(
+    table: TypeTable,
+    upstream: string,
+    successor: (name: ResourceName) => string | undefined,
+  ): void {
+    const dropping = this.held.open(table)?.leaving;
+    const { publishedAs } = this.tables.options;
+    const isOf = ({ holders }: CacheEntry): boolean => holders.some((one) => one.upstream === upstream);
+    for (const [name, cached] of table.resources) {
+      const left = cached.variants.all().filter((entry) => isOf(entry) && !isKept(table, name, entry));
+      if (left.length === 0 || successor(name) === upstream) continue;
+      if (publishedAs?.(table.type, name) !== undefined) continue;
+      for (const entry of left) drop(table, cached, entry, dropping);
+    }
   }
 
   /**
@@ -487,29 +507,37 @@ function contentOf(table: TypeTable, interest: Interest): InterestContent {
   return { hasContent: table.hasContent(interest), bytes };
 }
 
-/** Removes what was kept for this interest only, which has ended. `dropping` is called for each variant before. */
+/** Nobody subscribes to it any more. `dropping` is called before. */
+function drop(
+  table: TypeTable,
+  cached: CachedResource,
+  entry: CacheEntry,
+  dropping: ((entry: CacheEntry) => void) | undefined,
+): void {
+  dropping?.(entry);
+  table.remove(cached, entry);
+  table.all.journal.resource(table.type, entry.variant.name);
+}
+
+/** Removes what was kept for this interest only, which has ended. `dropping`: as of `drop`. */
 function dropContentOf(
   table: TypeTable,
   interest: Interest,
   changes: CommitChanges,
   dropping: ((entry: CacheEntry) => void) | undefined,
 ): void {
-  const dropped = (name: ResourceName): void => table.all.journal.resource(table.type, name);
   const { selector, parameters } = interest;
   const remover = new VariantRemover(table, changes, { unwanted: true, unanswered: [] });
   for (const name of table.namesOf(selector)) {
     const cached = table.resources.get(name);
     if (cached === undefined) continue;
     for (const entry of cached.variants.match(parameters)) {
-      if (isKept(table, name, entry)) continue;
-      dropping?.(entry);
-      table.remove(cached, entry);
-      dropped(name);
+      if (!isKept(table, name, entry)) drop(table, cached, entry, dropping);
     }
     // Clients can send any parameters: the choices made for them end with them.
     if (cached.isBound(parameters) && !table.interests.sees(name, parameters)) {
       cached.unbind(parameters);
-      dropped(name);
+      table.all.journal.resource(table.type, name);
     }
     if (cached.variants.size === 0 && !hasErrorSubscriber(table, name, cached)) table.resources.delete(name);
   }

@@ -152,8 +152,12 @@ export class TypeTables extends Map<TypeUrl, TypeTable> {
   }
 }
 
-/** Wildcards and names are answered apart, by different upstreams maybe: each keeps it until then. */
-function handedOver(holder: Holder, upstream: string): readonly Holder[] {
+/**
+ * Wildcards and names are answered apart, by different upstreams maybe: each keeps it until then. Who publishes it answers
+ * for both.
+ */
+function handedOver(holder: Holder, upstream: string, publisher: Holder | undefined): readonly Holder[] {
+  if (publisher?.role === holder.role) return [{ ...holder, ...publisher, restored: true }];
   if (upstream === holder.upstream) return [{ ...holder, restored: true }];
   const inRole = (role: Holder['role']): Holder => {
     const key = `${upstream} has as ${role} of ${holder.key}`;
@@ -161,6 +165,10 @@ function handedOver(holder: Holder, upstream: string): readonly Holder[] {
   };
   return holder.role === 'wildcard' ? [inRole('wildcard'), inRole('named')] : [inRole('named')];
 }
+
+/** Several of one upstream may be handed over as one. */
+const isFirst = ({ key }: Holder, at: number, all: readonly Holder[]): boolean =>
+  all.findIndex((one) => one.key === key) === at;
 
 /** Everything of one type. */
 export class TypeTable {
@@ -347,7 +355,8 @@ export class TypeTable {
 
   /**
    * Others take its place: its holders become restored ones, and so its answers. `successor` of a name: who serves it
-   * now. Another one than before has it under other keys, so that what the one before says next does not touch it.
+   * now. Another one than before has it under other keys, so that what the one before says next does not touch it; one
+   * that publishes it, under its own.
    */
   disown(upstream: string, successor: (name: ResourceName) => string): Iterable<string> {
     const known = new Map<string, Map<Holder, readonly Holder[]>>();
@@ -355,9 +364,12 @@ export class TypeTable {
       if (!entry.holders.some((holder) => holder.upstream === upstream)) return false;
       const now = successor(name);
       const handed = getOrMake(known, now, () => new Map());
-      entry.holders = entry.holders.flatMap((one) =>
-        one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now)) : one,
-      );
+      const publisher = this.all.options.publishedAs?.(this.type, name);
+      entry.holders = entry.holders
+        .flatMap((one) =>
+          one.upstream === upstream ? getOrMake(handed, one, () => handedOver(one, now, publisher)) : one,
+        )
+        .filter(isFirst);
       if (now === upstream) return true;
       if (entry.variant.upstream === upstream) entry.variant = { ...entry.variant, upstream: now };
       this.all.journal.resource(this.type, name);

@@ -549,6 +549,20 @@ describe('what files have', () => {
     expect(names(store, prod)).to.deep.equal(['a']);
   });
 
+  it('takes the place of what was got by name before a reload: wildcards show it from then on', () => {
+    const one = interest('cds', 'shop-3');
+    for (const wanted of [all, one]) store.addInterest(wanted);
+    answers(store, all);
+    store.apply(says('cds', { holder: named, resources: { 'shop-3': '1' }, resolved: [one] }));
+    store.markRestored('central', (_, name) => (name.startsWith('shop') ? 'files' : 'central'));
+    expect(names(store)).to.deep.equal(['a', 'shop', 'shop-2']);
+    const commit = store.apply(
+      says('cds', { holder: files, resources: { 'shop-3': '1' }, complete: true, resolved: [one] }),
+    );
+    expect([...commit.changed.keys()].toSorted()).to.deep.equal(['shop', 'shop-2', 'shop-3']);
+    expect(names(store)).to.deep.equal(['a', 'shop-3']);
+  });
+
   it('of names that another upstream serves after a restart goes with the answer of that', () => {
     store.addInterest(all);
     answers(store, all);

@@ -326,6 +326,47 @@ describe('§6.6 what an upstream says of names that an earlier one serves', () =
     }
   });
 
+  describe('a reload of files', () => {
+    const files = new Publishing('files', 'shop-');
+    let client: DeltaClient;
+
+    beforeEach(() => {
+      lab.relay.replace([files, back]);
+      says(files, { 'shop-1': 'files' }, { complete: true });
+    });
+
+    it('that gives them another name leaves nothing that they do not remove', () => {
+      client = subscribing('*');
+      says(back, { other: 'back' });
+      expect(heard(client)).to.deep.equal(['+other back', '+shop-1 files']);
+      const renamed = new Publishing('renamed', 'shop-');
+      lab.relay.replace([renamed, back]);
+      says(renamed, { 'shop-1': 'files' }, { complete: true });
+      expect(heard(client)).to.deep.equal([]);
+      says(renamed, {}, { complete: true });
+      expect(heard(client)).to.deep.equal(['-shop-1']);
+    });
+
+    it('that takes them away leaves what somebody has, until the next one has answered', () => {
+      client = subscribing('*', 'shop-1');
+      says(back, { other: 'back' });
+      heard(client);
+      const next = new Claiming('next');
+      lab.relay.replace([next]);
+      const late = subscribing('shop-1');
+      expect(heard(late)).to.deep.equal(['+shop-1 files']);
+      says(next, { other: 'back' });
+      expect(heard(client)).to.deep.equal(['-shop-1']);
+    });
+
+    it('that takes them away leaves nothing that nobody has: the next one may never say that it is not there', () => {
+      lab.relay.replace([new Claiming('next')]);
+      client = subscribing('shop-1');
+      expect(heard(client)).to.deep.equal([]);
+      expect(lab.relay.store.variants(cds)).to.equal(0);
+    });
+  });
+
   for (const role of ['wildcard', 'named'] as const) {
     describe(`a reload that puts claims in front (of what came with the role ${role})`, () => {
       const later = new Claiming('back');
