@@ -229,10 +229,11 @@ export class HeldNames implements Gate {
       }
       return true;
     });
-    // What does not wait behind the gate needs no gate.
+    // What does not wait behind the gate needs no gate. Of which upstream it is nobody knows: another freeze may mean it.
     for (const one of [...this.holds.withheld()]) {
       const waits = this.#tables.get(one.type)?.held.has(one.name) === true;
-      if ((scope.type ?? one.type) === one.type && !waits) this.holds.setWithheld(one, false);
+      const mayBeFrozen = this.holds.freezes.some(({ type }) => includes({ type }, one));
+      if (includes({ type: scope.type }, one) && !waits && !mayBeFrozen) this.holds.setWithheld(one, false);
     }
   }
 

@@ -895,6 +895,24 @@ describe('held names', () => {
     setting.gate.release();
     expect([setting.both('a'), setting.both('b')]).to.deep.equal(['3 | 3', '2 | 2']);
   });
+  it('what a rollback has removed stays away until no freeze is left that may mean it', () => {
+    const setting = new Setting();
+    setting.want('*');
+    setting.full({ a: '1', late: '1' });
+    const a = resourceName('a');
+    setting.gate.freeze({ type: cds });
+    setting.gate.freeze({ upstream: 'another' });
+    setting.gate.replace(cds, new Map([[a, setting.gate.contentOf(cds, a, 'released')]]));
+    // Nothing but its name is known while upstream does not say it.
+    setting.full({ a: '1' });
+    setting.gate.unfreeze({ upstream: 'another' });
+    setting.full({ a: '1', late: '1' });
+    expect(setting.both('late')).to.equal('unknown | unknown');
+    setting.full({ a: '1' });
+    setting.gate.unfreeze({ type: cds });
+    setting.full({ a: '1', late: '1' });
+    expect(setting.both('late'), 'new, as any other').to.equal('1 | 1');
+  });
   it('the last good state outlives its interest, unless the cache needs the room', () => {
     const setting = new Setting();
     const interest = setting.want('a');
