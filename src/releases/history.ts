@@ -175,24 +175,28 @@ export class History {
   #expire(): void {
     const limits = this.#options.limits();
     for (const change of this.#changes.values()) {
-      if (!isWhole(change)) continue;
+      if (!hasBodies(change)) continue;
       const fits =
         limits !== undefined &&
         this.bytes <= limits.maxBytes &&
         this.ageMs(change.revision) <= limits.maxAgeMs;
       if (fits) break;
-      this.#dropBodies(change);
-      this.#lastStripped = Math.max(this.#lastStripped, change.revision);
-      this.#changes.set(change.revision, stripped(change));
-      this.#options.written(change);
+      this.#strip(change);
     }
     for (const [revision, change] of this.#changes) {
-      if (this.#changes.size <= maxWithoutBodies || isWhole(change)) break;
+      if (this.#changes.size <= maxWithoutBodies || hasBodies(change)) break;
       this.#changes.delete(revision);
       this.#recorded.delete(revision);
       this.#pending.delete(revision);
       this.#options.written(change);
     }
+  }
+
+  #strip(change: Change): void {
+    this.#dropBodies(change);
+    this.#lastStripped = Math.max(this.#lastStripped, change.revision);
+    this.#changes.set(change.revision, stripped(change));
+    this.#options.written(change);
   }
 
   /** Whether everything after this change is kept with bodies: then what there was at it can be told. */
@@ -251,6 +255,9 @@ export const isWhole = (change: Change): boolean =>
     const { names, added, changed, removed } = change;
     return names.length === added + changed + removed && names.every(({ content }) => content !== undefined);
   });
+
+/** A rollback that changed nothing is whole without any. */
+const hasBodies = (change: Change): boolean => change.names.length > 0 && isWhole(change);
 
 function stripped(change: Change): Change {
   return { ...change, names: change.names.slice(0, maxNames).map(withoutBodies) };

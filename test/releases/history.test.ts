@@ -249,6 +249,21 @@ describe('history', () => {
     expect([revisions.length, revisions[0], revisions.at(-1)]).to.deep.equal([100, 51, 150]);
   });
 
+  it('a change of nothing is dropped with those around it, and written once', () => {
+    const clock = new VirtualClock();
+    const written: number[] = [];
+    const limits = () => ({ maxBytes: 5000, maxAgeMs: 1000 });
+    const history = new History({ clock, limits, written: ({ revision }) => written.push(revision) });
+    const counts = { added: 0, changed: 0, removed: 0 };
+    const nothing = { at: 0, upstream: '', type, ...counts, names: [], first: false, reason: 'a rollback' };
+    history.add({ ...nothing, releasedAt: 0 });
+    clock.advance(2000);
+    for (let look = 0; look < 3; look++) history.get(1);
+    expect(written).to.deep.equal([1]);
+    for (let more = 0; more < 150; more++) history.add({ ...nothing, releasedAt: 0 });
+    expect([...history.changes()]).to.have.length(100);
+  });
+
   it('a change waits for canaries, and is released, replaced or discarded', () => {
     const { history, commit, put, released, said, discarded } = world(large);
     const verdicts = (): unknown => [...history.changes()].map(({ names }) => names[0]?.verdict);
