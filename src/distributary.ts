@@ -238,6 +238,7 @@ export class Distributary {
     const objection =
       (isMoved ? parametersObjection(pending) : undefined) ?? rollout.objectionTo(config.rollout);
     if (objection !== undefined) return fail(objection);
+    if (isMoved) this.#recorder.history.strip();
     const fixed = needsRestart(this.#started, read);
     if (fixed.length > 0) {
       log.warn('some changes of the configuration take effect after a restart', { keys: fixed });
@@ -491,5 +492,6 @@ function boundsOf({ limits, cache }: Config): readonly Reading[] {
 /** Clients get other parameters, and variants are those of sessions that have parameters. */
 function movesClasses(before: Config, after: Config): boolean {
   const isMoved = !isDeepStrictEqual(before.parameters, after.parameters);
-  return isMoved && after.upstreams.some((one) => one.kind === 'ads' && one.variants !== 'NATIVE');
+  const upstreams = [...before.upstreams, ...after.upstreams];
+  return isMoved && upstreams.some((one) => one.kind === 'ads' && one.variants !== 'NATIVE');
 }

@@ -171,6 +171,11 @@ export class History {
     }
   }
 
+  /** Clients have other parameters: what was for those of before would be for nobody. */
+  strip(): void {
+    for (const change of this.#changes.values()) if (hasBodies(change)) this.#strip(change);
+  }
+
   /** From the oldest: bodies that are too old or too much, and then changes that are too many without. */
   #expire(): void {
     const limits = this.#options.limits();
@@ -286,7 +291,7 @@ export function reachable(history: History, revision: number): Result<undefined,
   }
   if (revision === lastRevision || history.reaches(revision)) return ok(undefined);
   const message = keepsBodies
-    ? `revision ${revision} has expired: its bodies are no longer kept (history.max_bytes, history.max_age)`
+    ? `revision ${revision} has expired: its bodies are no longer kept, or parameters have changed since (history.max_bytes, history.max_age)`
     : `the state at revision ${revision} was not kept: the configuration has history: false`;
   return fail({ code: Code.FAILED_PRECONDITION, message });
 }

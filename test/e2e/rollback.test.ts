@@ -208,6 +208,45 @@ describe('rollback', () => {
     await relay.stop();
   });
 
+  it('to before a reload that changes parameters is refused, after a restart too: it would be for nobody', async () => {
+    const directory = stack.use(temporaryDirectory());
+    const plane = stack.use(await ModelPlane.start());
+    const by = (key: string) => ({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+      parameters: [{ key, from: 'node.metadata.env' }],
+      cache: { persistence: { path: directory.path } },
+      drain_timeout: '100ms',
+    });
+    const open = (): VariantClient => {
+      const connections = stack.use(new Connections(relay.xds));
+      const opened = connections.open({ protocol: 'delta', node: { id: 'a', metadata: { env: 'prod' } } });
+      opened.want('cds');
+      return opened;
+    };
+    const isRefused = async (one: VariantClient): Promise<void> => {
+      const refused = await ask('rollback', '--to', '1', '--reason', 'x');
+      expect(refused.err).to.match(/revision 1 has expired: .* parameters have changed since/);
+      await one.gets('cds', ['shop: 2']);
+    };
+    plane.set('cds', { shop: '1' });
+    relay = await RelayProcess.start(by('env'));
+    client = open();
+    await client.gets('cds', ['shop: 1']);
+    plane.set('cds', { shop: '2' });
+    await client.gets('cds', ['shop: 2']);
+    await reaches(2);
+    await relay.reconfigure(by('environment'));
+    await reaches(3);
+    await isRefused(client);
+    await end();
+
+    relay = await RelayProcess.start(by('environment'));
+    client = open();
+    await client.gets('cds', ['shop: 2']);
+    await isRefused(client);
+    await end();
+  });
+
   it('that changes nothing is in the history all the same, with its revision, after a restart too', async () => {
     const directory = stack.use(temporaryDirectory());
     const persisted = { cache: { persistence: { path: directory.path } } };

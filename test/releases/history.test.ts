@@ -209,6 +209,18 @@ describe('history', () => {
     expect(history.bytes).to.equal(0);
   });
 
+  it('reaches back to where clients had other parameters no more, and what comes then is kept', () => {
+    const { history, commit, put } = world(large);
+    for (const text of ['a', 'b']) {
+      put(shop, text);
+      commit([shop]);
+    }
+    history.strip();
+    put(shop, 'c');
+    commit([shop]);
+    expect([1, 2].map((revision) => reachable(history, revision).ok)).to.deep.equal([false, true]);
+  });
+
   for (const hours of [-48, 48])
     it(`the wall clock is set by ${hours} h: max_age goes by the time that has passed`, () => {
       const { history, commit, put, clock } = world({ maxBytes: 5000, maxAgeMs: 1000 });
