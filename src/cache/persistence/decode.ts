@@ -22,6 +22,7 @@ import type { Holder, Interest, Selector } from '../../model/transaction.ts';
 import type { InterestState } from '../interests.ts';
 import type { Restored } from '../store.ts';
 import type { Journal } from '../type-table.ts';
+import type { Dirty } from './dirty.ts';
 import type { Row, RowBatch } from './records.ts';
 
 /** Key, upstream, role. */
@@ -100,7 +101,7 @@ export interface RestoreContext {
   readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
   readonly clock: Pick<Clock, 'now' | 'monotonic'>;
   /** Hears of rows that were not restored as they are: they have to be written again, or deleted. */
-  readonly differs: Journal;
+  readonly differs: Journal & Pick<Dirty, 'change'>;
 }
 
 /** A payload, whose bytes may be still to come. */
@@ -251,7 +252,11 @@ export class Decoder {
   #change(row: Row): Change {
     const { names, releasedAt, ...change } = changeBody.parse(JSON.parse(row.body ?? ''));
     const type = typeUrl(row.type);
-    const keeps = change.upstream === '' || this.#reading.keeps(change.upstream);
+    // What an operator has made has the content of upstreams too.
+    const keeps = names.every(({ before = [], after = [] }) =>
+      [...before, ...after].every(({ upstream }) => this.#reading.keeps(upstream)),
+    );
+    if (!keeps) this.#reading.differs.change(type, Number(row.key));
     return {
       ...change,
       revision: Number(row.key),

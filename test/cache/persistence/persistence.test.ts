@@ -3,11 +3,14 @@ import { join } from 'node:path';
 import { DatabaseSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import { expect } from 'chai';
+import { contentIn } from '../../../src/cache/cached-resource.ts';
 import { DiskServer, prepareFile } from '../../../src/cache/persistence/disk-server.ts';
 import type { Row } from '../../../src/cache/persistence/records.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { isVariant } from '../../../src/model/catalog.ts';
+import { systemClock } from '../../../src/model/clock.ts';
 import { NO_PARAMETERS } from '../../../src/model/parameters.ts';
+import { History } from '../../../src/releases/history.ts';
 import { eventually } from '../../e2e/support/eventually.ts';
 import { type, when } from '../../support/in-memory-relay.ts';
 import {
@@ -660,6 +663,34 @@ describe('persistence', () => {
       await third.close();
     });
   }
+
+  it('a change whose upstream is asked for something else now has no bodies any more, on disk too', async () => {
+    const limits = () => ({ maxBytes: 1_000_000, maxAgeMs: 1_000_000 });
+    const history = () => new History({ clock: systemClock, limits, written: () => {} });
+    const before = history();
+    const first = await open({ history: before });
+    fill(first);
+    const [cds, name] = [type('cds'), resourceName('a')];
+    const content = { before: [], after: contentIn(first.store.tables.get(cds)?.resources.get(name)) };
+    const names = [{ name, change: 'ADDED', bytes: 1, verdict: 'RELEASED', content }] as const;
+    const counts = { added: 1, changed: 0, removed: 0 };
+    const rest = { ...counts, names, at: systemClock.now(), first: false, releasedAt: 0, reason: '' };
+    // One of an upstream, and one that an operator has made of its content.
+    for (const upstream of ['central', '']) {
+      const { revision } = before.add({ ...rest, upstream, type: cds });
+      first.persistence.journal.change(cds, revision);
+    }
+    await first.close();
+    const kept = ({ persistence }: Cache) =>
+      persistence.restored.changes.map((change) => change.names[0]?.content?.after.length);
+    for (const time of ['the first', 'the second']) {
+      const after = history();
+      const next = await open({ upstreams: () => [{ ...central, text: 'rules changed' }], history: after });
+      expect(kept(next), `${time} start with other rules`).to.deep.equal([undefined, undefined]);
+      after.restore(next.persistence.restored);
+      await next.close();
+    }
+  });
 
   it('a revision is never used twice: who is killed leaves some out, who is stopped none', async () => {
     const history = { lastRevision: 40, changes: () => [], get: () => undefined };
