@@ -1,11 +1,9 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
-import { collected } from './answers.ts';
 import { type WaitQuery, waitQuery } from './requests.ts';
 import type { Answer, Call, Inspector, Plain } from './service.ts';
-import { HistoryRequestSchema, HistoryResponseSchema } from '../gen/distributary/admin/v1/changes_pb.ts';
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { TypeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
@@ -25,7 +23,6 @@ import {
   NOBODY_MISSING,
   whyHeld,
 } from './missing-clients.ts';
-import { canonicalOf } from './missing-resources.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -35,7 +32,7 @@ const mostWaits = 100;
 
 /** Wait: what clients were sent and have accepted. */
 export function inspectDelivery(
-  { relay, rollout, staleness, clients }: InspectedRelay,
+  { relay, rollout, staleness, history, clients }: InspectedRelay,
   changes: ChangesInspection,
 ): Inspector['wait'] {
   const slices = new TimeSlices(systemClock);
@@ -130,21 +127,26 @@ export function inspectDelivery(
     return { clients: found.clients, missing, missingClients };
   }
 
-  /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. */
+  /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. There may be 20,000 of them. */
   async function unknown({ type, names, revision, minClients }: WaitQuery): Promise<Acceptance> {
     if (revision !== undefined || minClients === 0) return NOBODY_MISSING;
-    const found: string[] = [];
-    for (const name of names) {
-      if (isKnown(relay, type, name)) continue;
-      const listed = await changes.history(
-        create(HistoryRequestSchema, { type: type ?? '', name, limit: 1 }),
-      );
-      if ((await collected(HistoryResponseSchema, listed)).changes.length === 0) found.push(name);
-    }
+    const found = new Set<string>();
+    await slices.run(async (pace) => {
+      for (const name of names) {
+        await pace.yieldIfDue();
+        if (!isKnown(relay, type, resourceName(name))) found.add(name);
+      }
+      for (const change of found.size === 0 ? [] : history.changes()) {
+        await pace.yieldIfDue();
+        if (type !== undefined && type !== change.type) continue;
+        for (const { name } of change.names) found.delete(name);
+      }
+    });
     const short = type === undefined ? '' : typeInfo(type).short;
     const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
-    const rows = found.map((name) => ({ client: '', node: '', type: short, name, state: 'MISSING', why }));
-    return { clients: 0, missing: found.length, missingClients: rows };
+    const misspelled = { client: '', node: '', type: short, state: 'MISSING', why };
+    const rows = [...found].map((name) => ({ ...misspelled, name }));
+    return { clients: 0, missing: found.size, missingClients: rows };
   }
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
@@ -158,18 +160,15 @@ export function inspectDelivery(
 }
 
 /** It is cached, or asked for by its name. */
-function isKnown(relay: Relay, type: TypeUrl | undefined, name: string): boolean {
-  const types = type === undefined ? [...relay.store.tables].map(([url]) => url) : [type];
-  return types.some((url) => {
-    const selector = canonicalOf(url, name);
-    const table = relay.store.tables.get(url);
-    if (table === undefined) return false;
-    if ((table.resources.get(selector)?.variants.size ?? 0) > 0) return true;
-    if (!Iterator.from(table.aliased(selector)).next().done) return true;
-    return Iterator.from(relay.views.interests.all()).some(
-      (one) => one.type === url && one.selector === selector,
-    );
-  });
+function isKnown({ store }: Relay, type: TypeUrl | undefined, name: ResourceName): boolean {
+  const tables = type === undefined ? store.tables.values() : [store.tables.get(type)];
+  return Iterator.from(tables).some(
+    (table) =>
+      table !== undefined &&
+      ((table.resources.get(name)?.variants.size ?? 0) > 0 ||
+        table.interests.named(name) !== undefined ||
+        !Iterator.from(table.aliased(name)).next().done),
+  );
 }
 
 /** Those of these upstreams that what clients ask for comes from. */

@@ -4,11 +4,12 @@ import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
-import { covers, isCollection } from '../model/selection.ts';
+import { covers } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
 import type { TimeSlices } from '../model/time-slices.ts';
-import type { Selector } from '../model/transaction.ts';
+import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
+import { parentGlob } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { missingOf } from './client-list.ts';
 
@@ -49,9 +50,15 @@ export function acceptanceOf(
   return slices.run(async (pace) => {
     let [clients, missing] = [0, 0];
     const listed: Plain<MissingClient>[] = [];
+    const isMeant = isAbout(query.names);
+    const absentOf = (type: TypeStream): readonly Missing[] =>
+      missingOf(type, relay)
+        .filter(isMeant)
+        .slice(0, maxListed)
+        .map(({ name }) => notThere(name));
     for (const stream of [...relay.server.streams()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query, lacks ? relay : undefined);
+      const found = looked(stream, query, lacks ? absentOf : undefined);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -93,7 +100,7 @@ function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[
 function looked(
   stream: XdsStream,
   query: AcceptanceQuery,
-  relay: Relay | undefined,
+  absentOf: ((type: TypeStream) => readonly Missing[]) | undefined,
 ): Plain<MissingClient>[] | undefined {
   let subscribes = false;
   const found: Plain<MissingClient>[] = [];
@@ -105,17 +112,12 @@ function looked(
     if (missing === undefined) continue;
     subscribes = true;
     const more =
-      relay === undefined
+      absentOf === undefined
         ? missing.filter(({ why }) => why !== unanswered)
-        : [...missing, ...absentOf(type, relay, query)];
+        : [...missing, ...absentOf(type)];
     for (const one of more) found.push(row(stream, type, one));
   }
   return subscribes ? found : undefined;
-}
-
-function absentOf(type: TypeStream, relay: Relay, { names }: AcceptanceQuery): readonly Missing[] {
-  const absent = missingOf(type, relay).filter(isAbout(names));
-  return absent.slice(0, maxListed).map(({ name }) => notThere(name));
 }
 
 function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Missing): Plain<MissingClient> {
@@ -139,13 +141,13 @@ function notAccepted(subscription: Subscription, names: ReadonlySet<string>): re
   return gone && missing.length === 0 ? whole : missing;
 }
 
-/** A name, or a wildcard or glob over it. */
-const isAbout =
-  (names: ReadonlySet<string>) =>
-  ({ name, canonical }: MissingEntry): boolean => {
-    if (names.size === 0 || names.has(name) || names.has(canonical)) return true;
-    return isCollection(canonical) && [...names].some((one) => covers(canonical, resourceName(one)));
-  };
+/** A name, or a wildcard or glob over it: a client may lack thousands of globs, and there may be 20,000 names. */
+function isAbout(names: ReadonlySet<string>): (missing: MissingEntry) => boolean {
+  if (names.size === 0) return () => true;
+  const globs = new Set([...names].map((one) => parentGlob(resourceName(one))));
+  return ({ name, canonical }) =>
+    names.has(name) || names.has(canonical) || canonical === WILDCARD || globs.has(canonical);
+}
 
 /** Everything of one type of a stream: looks at no single resource. */
 function ofWhole(subscription: Subscription): readonly Missing[] {

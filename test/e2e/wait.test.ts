@@ -15,6 +15,7 @@ const answer = z.object({
   accepted: z.boolean(),
   stale_upstreams: z.array(z.object({ name: z.string(), since: z.string(), reason: z.string() })),
 });
+const counted = z.object({ missing: z.number() });
 
 for (const workers of cases(0, 2)) {
   describe(`wait is not green when it is not, with workers: ${workers}`, () => {
@@ -167,6 +168,27 @@ for (const workers of cases(0, 2)) {
       await client.gets('cds', ['cart: 1']);
       const removed = await wait(relay, '--type', 'cds', '--name', 'shop', '--timeout', '20s');
       expect(removed.code, removed.out).to.equal(0);
+    });
+
+    it('20,000 names that nobody knows hold up nothing', async () => {
+      // As many as a request has room for: three characters each.
+      const names = Array.from({ length: 20_000 }, (_, at) => (36 ** 2 + at).toString(36));
+      using files = new ResourceFiles();
+      files.write('eds', new Map([['web', '1']]));
+      await using relay = await RelayProcess.startProbed({ upstreams: [files.upstream], workers });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('eds', { names: [...names.slice(0, 2000), 'web'] });
+      await client.gets('eds', ['web: 1']);
+      const missing = async () => {
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/Wait', { type: 'eds', names });
+        return counted.parse(JSON.parse(body)).missing;
+      };
+      // And the client, which lacks those that it asks for.
+      expect(await missing()).to.be.within(18_000, 18_001);
+      await relay.blocked();
+      await missing();
+      expect((await relay.blocked()).cpu).to.be.below(100);
     });
 
     it('an xdstp name counts in whatever spelling it is asked for, here and by the client', async () => {
