@@ -23,6 +23,13 @@ interface Excess extends HeldRemovals {
   readonly names: readonly PendingName[];
 }
 
+/** A removal that is judged. */
+interface JudgedRemoval {
+  readonly since: number;
+  /** An operator has let it through. */
+  isWaived: boolean;
+}
+
 /** All that waits of an upstream and a type. `unjudged`: what of it no operator has let through. */
 interface Removals extends RemovalCount {
   readonly unjudged: readonly PendingName[];
@@ -34,10 +41,8 @@ export class RemovalLimits implements VerdictSource {
   readonly #limits: () => readonly RemovalLimit[];
   /** Of what waits now, by upstream and type. */
   readonly #excesses = new Map<string, Excess>();
-  /** Since when the removals are judged, by `nameKey`: what is frozen or queued waits for something else. */
-  #since: ReadonlyMap<string, number> = new Map();
-  /** What an operator has let through, by `nameKey`, until nothing waits. */
-  readonly #waived = new Set<string>();
+  /** By `nameKey`. What is frozen or queued waits for something else, and is judged anew after that. */
+  #judged: ReadonlyMap<string, JudgedRemoval> = new Map();
 
   constructor(gate: Gate, limits: () => readonly RemovalLimit[]) {
     this.#gate = gate;
@@ -47,8 +52,12 @@ export class RemovalLimits implements VerdictSource {
   look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
     this.#excesses.clear();
     const removed = changes.flatMap(({ change }) => change.names.filter((one) => one.removed));
-    const sinceOf = ({ key, since }: PendingName): number => Math.max(since, this.#since.get(key) ?? now);
-    this.#since = new Map(removed.map((one) => [one.key, sinceOf(one)]));
+    const judgedOf = ({ key, since }: PendingName): JudgedRemoval => {
+      const known = this.#judged.get(key);
+      // Upstream may have taken it back since the last look, and removed it again.
+      return known !== undefined && known.since >= since ? known : { since: now, isWaived: false };
+    };
+    this.#judged = new Map(removed.map((one) => [one.key, judgedOf(one)]));
     const known = new Map<string, Removals>();
     const removals = (upstream: string, type: TypeUrl): Removals =>
       getOrMake(known, keyOf(upstream, type), () => {
@@ -76,7 +85,7 @@ export class RemovalLimits implements VerdictSource {
     for (const limit of this.#limits()) {
       const { name: upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
       if (maxRemovalPercent === undefined) continue;
-      const sinceOf = ({ key, since }: PendingName): number => this.#since.get(key) ?? since;
+      const sinceOf = ({ key, since }: PendingName): number => this.#judged.get(key)?.since ?? since;
       const isRecent = (one: PendingName): boolean => now < sinceOf(one) + maxRemovalHoldMs;
       const own = names.filter((one) => this.#isUnjudged(one) && one.upstream === upstream && isRecent(one));
       for (const type of new Set(own.map((one) => one.type))) {
@@ -90,7 +99,7 @@ export class RemovalLimits implements VerdictSource {
   }
 
   #isUnjudged({ removed, key }: PendingName): boolean {
-    return removed && !this.#waived.has(key);
+    return removed && this.#judged.get(key)?.isWaived !== true;
   }
 
   held(upstream: string): readonly HeldRemovals[] {
@@ -102,17 +111,14 @@ export class RemovalLimits implements VerdictSource {
     let count = 0;
     for (const [key, one] of this.#excesses) {
       if (!includes({ upstream, type }, { upstream: one.limit.name, type: one.type })) continue;
-      for (const name of one.names) this.#waived.add(name.key);
+      for (const name of one.names) {
+        const judged = this.#judged.get(name.key);
+        if (judged !== undefined) judged.isWaived = true;
+      }
       this.#excesses.delete(key);
       count += one.count;
     }
     return count;
-  }
-
-  /** Nothing waits any more. */
-  over(): void {
-    this.#excesses.clear();
-    this.#waived.clear();
   }
 }
 

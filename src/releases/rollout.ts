@@ -671,7 +671,6 @@ export class Rollout {
     const isSame = this.#state.kind === before.kind && this.#state.since === before.since;
     if (isSame && wave === this.#wave) return;
     this.#wave = wave;
-    if (this.#state.kind === calm) this.#removals.over();
     events.stateChanged(this.#state, wave);
   }
 

@@ -190,6 +190,26 @@ describe('many changes that wait', () => {
     expect(world.after(40_000).released).to.equal(10);
   });
 
+  it('what an operator let through, and what has come again since, is held when it is removed again, whatever else has waited all the time', () => {
+    const world = new World({ maxRemovalPercent: 10, onFailure: 'HOLD' });
+    const bad = nameKey(cds, resourceName('c0'));
+    world.says = (key) =>
+      key === bad
+        ? { kind: 'rejected', reason: 'no', names: new Set([key]), isFinal: true }
+        : { kind: 'accepted' };
+    world.put('2');
+    expect(world.after(40_000).released).to.equal(19);
+    for (const content of ['3', '4']) {
+      world.removes(names.slice(10), 11);
+      expect(world.rollout.heldRemovals('script')).to.have.length(1);
+      expect(world.rollout.releaseRemovals('script', cds)).to.equal(10);
+      expect(world.after(40_000).released).to.equal(10);
+      world.put(content);
+      expect(world.after(40_000).released).to.equal(9);
+      expect(world.rollout.report().state.kind).to.equal('HELD');
+    }
+  });
+
   it('on_failure: DISCARD: those that are bad for one reason go back together, and count once', () => {
     const world = new World();
     world.removes();
