@@ -22,7 +22,6 @@ import {
   type History,
   isReleased,
   isWhole,
-  judgedRevisions,
   noSuchRevision,
   reachable,
   releasedAt,
@@ -82,7 +81,7 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
       const all = [...history.changes()].toReversed();
       const made: number[] = [];
       const report = rollout.report();
-      const judged = judgedRevisions(history.changes(), report.pending);
+      const judged = new Map(report.pending.map((one) => [one.key, history.judgedRevision(one)]));
       const rows = Iterator.from(all).map((change) => {
         if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
         if (only !== undefined && change.type !== only) return undefined;

@@ -1,6 +1,5 @@
 import type { DiscardedFacts, Plain, RolloutSummary } from './service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import type { judgedRevisions } from '../releases/history.ts';
 import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
@@ -85,17 +84,20 @@ export function discardedFacts({ pending, whyDiscarded }: RolloutReport): Discar
   };
 }
 
-/** In the words of the status, what a change of the history waits in. Undefined: it does not wait. */
+/**
+ * In the words of the status, what a change of the history waits in. Undefined: it does not wait. `judged`: by `nameKey`, in
+ * which change of the name is what canaries have.
+ */
 export function waitingState(
   { type, names, revision }: Pick<Change, 'type' | 'names' | 'revision'>,
   report: Pick<RolloutReport, 'pending' | 'changes' | 'freezes' | 'queuedHeld'>,
-  judged: ReturnType<typeof judgedRevisions>,
+  judged: ReadonlyMap<string, number | undefined>,
 ): RolloutState['kind'] | 'QUEUED' | undefined {
   const { pending, changes, freezes, queuedHeld } = report;
   const own = new Set(names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => name));
   if (own.size === 0) return undefined;
   const isOwn = (one: PendingName): boolean => one.type === type && own.has(one.name);
-  const isJudged = (one: PendingName): boolean => isOwn(one) && judged.get(type)?.get(one.name) === revision;
+  const isJudged = (one: PendingName): boolean => isOwn(one) && judged.get(one.key) === revision;
   const states = changes.filter((one) => one.names.some(isJudged)).map(({ state }) => state.kind);
   if (states.length > 0) return states.includes('HELD') ? 'HELD' : 'CANARY';
   if (queuedHeld?.some(isOwn) === true) return 'HELD';

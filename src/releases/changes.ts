@@ -48,6 +48,8 @@ export class Changes {
   /** What canaries have while some of them are of a later wave, by `nameKey`: a restart shows it to them again, and nothing else. */
   #shownLater: ReadonlyMap<string, TypedName>;
   #pending: readonly PendingName[] | undefined;
+  /** Of all that canaries have. */
+  #judges: ReadonlyMap<string, Judge> = new Map();
 
   /** `before`: `shownLater` of before a restart. */
   constructor(before: readonly TypedName[] = []) {
@@ -134,6 +136,7 @@ export class Changes {
       const components = componentsOf(keys, members, bonds);
       this.rows = arranged(names, components, [...this.all, ...resumed], settings, now);
       this.#frozen = partsIn(frozen, known);
+      this.#judges = judgesOf(this.shown);
       const judge = queued?.judge ?? new Judge(settings, now);
       this.queued =
         stopped.names.length === 0
@@ -158,16 +161,14 @@ export class Changes {
     // Its parts may come one by one.
     if (isResuming && (isKnown || this.#before.has(key))) return false;
     // What was frozen until now is judged on from where it was.
-    const own = this.shown.find(({ keys }) => keys.has(key))?.judge;
+    const own = this.#judges.get(key);
     return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
   }
 
   /** Whether what is queued stays so. `isRestarting`: upstream may not have said yet what canaries had before a restart. */
   keepsQueue(isRestarting: boolean): boolean {
     if (this.#before.size > 0) {
-      const judges = new Map(
-        this.rows.flatMap(({ keys, judge }) => [...keys].map((key) => [key, judge] as const)),
-      );
+      const judges = judgesOf(this.rows);
       for (const key of this.#before.keys()) {
         const judge = judges.get(key);
         if (judge === undefined ? !isRestarting : judge.isPastFirst) this.#before.delete(key);
@@ -192,7 +193,8 @@ export class Changes {
     const held = this.all.flatMap(({ names, keys, judge: { state } }) =>
       state.kind === 'HELD' ? { names, keys, cause: state.cause } : [],
     );
-    const ended = this.#held.filter(({ keys }) => held.every((one) => one.keys.isDisjointFrom(keys)));
+    const still = new Set(held.flatMap(({ keys }) => [...keys]));
+    const ended = this.#held.filter(({ keys }) => keys.isDisjointFrom(still));
     this.#held = held;
     return ended;
   }
@@ -204,6 +206,13 @@ export class Changes {
     const reason = `${found.reason}; nobody has it: it is queued`;
     this.queued?.judge.hold(now, { cause: found.cause, reason });
   }
+}
+
+/** By `nameKey`. */
+function judgesOf(all: readonly Pick<Change, 'keys' | 'judge'>[]): ReadonlyMap<string, Judge> {
+  const judges = new Map<string, Judge>();
+  for (const { keys, judge } of all) for (const key of keys) judges.set(key, judge);
+  return judges;
 }
 
 /** What of these is under any of the names, by `nameKey`. */
@@ -220,8 +229,7 @@ function arranged(
   settings: JudgeSettings,
   now: number,
 ): readonly Change[] {
-  const before = new Map<string, Judge>();
-  for (const { keys, judge } of known) for (const key of keys) before.set(key, judge);
+  const before = judgesOf(known);
   const byKey = new Map<string, Component>();
   for (const component of components) for (const key of component.keys) byKey.set(key, component);
   const namesOf = Map.groupBy(names, ({ key }) => byKey.get(key));

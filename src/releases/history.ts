@@ -1,7 +1,8 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import { nameKey } from '../model/holds.ts';
+import { countIn, deleteIn, getOrMake } from '../model/maps.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -32,8 +33,10 @@ export class History {
   readonly #changes = new Map<number, Change>();
   /** When they were recorded, by `Clock.monotonic()`: that the wall clock is set ages nothing. */
   readonly #recorded = new Map<number, number>();
-  /** The revisions of those that have waited when they were last written. */
-  readonly #pending = new Set<number>();
+  /** Of those of which something waits: how many names. */
+  readonly #pending = new Map<number, number>();
+  /** In which of them a name waits, by `nameKey`. */
+  readonly #waiting = new Map<string, Set<number>>();
   #lastRevision = 0;
   /** The revision of the newest change without bodies. */
   #lastStripped = 0;
@@ -81,12 +84,27 @@ export class History {
     return this.#changes.values();
   }
 
-  /** Those of which something waits, the oldest first. */
-  pending(): readonly Change[] {
+  /** In which change of a name is what canaries have: behind it there may be one that is queued. Undefined: in none. */
+  judgedRevision({ key, masked, queued }: PendingName): number | undefined {
+    const all = masked === undefined ? this.#waiting.get(key) : undefined;
+    return all && (queued ? Math.min(...all) : Math.max(...all));
+  }
+
+  /**
+   * The changes of which all that is pending is among these names. What nobody has is the last that upstream has said.
+   * Costs nothing by what else waits: there may be a thousand changes, each with names of many tenants.
+   */
+  waitingOf(names: readonly PendingName[]): readonly Change[] {
     this.#expire();
-    return [...this.#pending]
-      .toSorted((a, b) => a - b)
-      .flatMap((revision) => this.#changes.get(revision) ?? []);
+    const found = new Map<number, number>();
+    for (const one of names) {
+      const isLast = one.masked === 'queued';
+      const revision = this.judgedRevision(isLast ? { ...one, masked: undefined, queued: false } : one);
+      if (revision !== undefined) countIn(found, revision, 1);
+    }
+    return [...found].flatMap(([revision, count]) =>
+      count === this.#pending.get(revision) ? (this.#changes.get(revision) ?? []) : [],
+    );
   }
 
   get(revision: number): Change | undefined {
@@ -131,12 +149,21 @@ export class History {
   #put(change: Change): Change {
     const kept = this.keepsBodies && isWhole(change) ? this.#keepBodies(change) : stripped(change);
     if (!isWhole(kept)) this.#lastStripped = Math.max(this.#lastStripped, kept.revision);
-    this.#changes.set(kept.revision, kept);
+    this.#set(kept.revision, kept);
     const { clock } = this.#options;
     getOrMake(this.#recorded, kept.revision, () => clock.monotonic() - Math.max(0, clock.now() - kept.at));
-    if (kept.names.some(({ verdict }) => verdict === 'PENDING')) this.#pending.add(kept.revision);
-    else this.#pending.delete(kept.revision);
     return kept;
+  }
+
+  /** In the place of what it was; undefined: it is not kept any more. */
+  #set(revision: number, change: Change | undefined): void {
+    for (const key of pendingKeys(this.#changes.get(revision))) deleteIn(this.#waiting, key, revision);
+    const keys = pendingKeys(change);
+    for (const key of keys) getOrMake(this.#waiting, key, () => new Set()).add(revision);
+    if (keys.length === 0) this.#pending.delete(revision);
+    else this.#pending.set(revision, keys.length);
+    if (change === undefined) this.#changes.delete(revision);
+    else this.#changes.set(revision, change);
   }
 
   #keepBodies(change: Change): Change {
@@ -190,9 +217,8 @@ export class History {
     }
     for (const [revision, change] of this.#changes) {
       if (this.#changes.size <= maxWithoutBodies || hasBodies(change)) break;
-      this.#changes.delete(revision);
+      this.#set(revision, undefined);
       this.#recorded.delete(revision);
-      this.#pending.delete(revision);
       this.#options.written(change);
     }
   }
@@ -200,7 +226,7 @@ export class History {
   #strip(change: Change): void {
     this.#dropBodies(change);
     this.#lastStripped = Math.max(this.#lastStripped, change.revision);
-    this.#changes.set(change.revision, stripped(change));
+    this.#set(change.revision, stripped(change));
     this.#options.written(change);
   }
 
@@ -229,27 +255,11 @@ export function isReleased({ names }: Pick<Change, 'names'>): boolean {
   return names.length === 0 || names.some(({ verdict }) => verdict === 'RELEASED');
 }
 
-/** In which change of each name is what canaries have: behind it there may be one that is queued. Of other names nothing. */
-export function judgedRevisions(
-  changes: Iterable<Change>,
-  pending: Iterable<PendingName>,
-): ReadonlyMap<TypeUrl, ReadonlyMap<ResourceName, number>> {
-  const judged = new Map<TypeUrl, Map<ResourceName, number>>();
-  const behind = new Map<TypeUrl, Set<ResourceName>>();
-  for (const { type, name, masked, queued } of pending) {
-    if (masked !== undefined) continue;
-    getOrMake(judged, type, () => new Map()).set(name, 0);
-    if (queued) getOrMake(behind, type, () => new Set()).add(name);
-  }
-  for (const { type, names, revision } of changes) {
-    const own = judged.get(type);
-    if (own === undefined) continue;
-    for (const { name, verdict } of names) {
-      if (verdict !== 'PENDING' || !own.has(name)) continue;
-      if (own.get(name) === 0 || behind.get(type)?.has(name) !== true) own.set(name, revision);
-    }
-  }
-  return judged;
+/** By `nameKey`. */
+function pendingKeys(change: Change | undefined): readonly string[] {
+  if (change === undefined) return [];
+  const { type, names } = change;
+  return names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => nameKey(type, name));
 }
 
 /** A change stays as it is, and may have all names of a type. */

@@ -14,7 +14,7 @@ import type { Clock } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
-import { History, type HistoryOptions, judgedRevisions, verdictOf } from './history.ts';
+import { History, type HistoryOptions, verdictOf } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
 const maxJoined = 1000;
@@ -196,7 +196,7 @@ export class Recorder {
     const known = this.#said.get(first);
     if (known?.length === said.length && said.every((one, at) => one === known[at])) return;
     this.#said.set(first, said);
-    for (const change of this.#waitingOf(names)) {
+    for (const change of this.history.waitingOf(names)) {
       const canariesMs = change.canariesMs ?? (areAll ? this.history.ageMs(change.revision) : undefined);
       const { canaries: before } = change;
       const isSame = before?.accepted === accepted && before.rejected === rejected;
@@ -208,30 +208,16 @@ export class Recorder {
   /** What waits under these names is there now. */
   isAt(names: readonly PendingName[], course: Partial<ChangeCourse>): void {
     // Why it was held is told of what is discarded after that.
-    for (const change of this.#waitingOf(names))
+    for (const change of this.history.waitingOf(names))
       this.history.replace({ ...change, course: { wave: 1, waves: 1, ...change.course, ...course } });
   }
 
   /** An operator ends a wave of what waits under these names, or releases it. */
   decided(names: readonly PendingName[], reason: string): void {
-    for (const change of this.#waitingOf(names)) {
+    for (const change of this.history.waitingOf(names)) {
       const said = change.reason === '' ? reason : `${change.reason}; ${reason}`;
       this.history.replace({ ...change, reason: shorten(said, longestReason) });
     }
-  }
-
-  /** The changes of which all that is pending is among these names. What nobody has is the last that upstream has said. */
-  #waitingOf(names: readonly PendingName[]): readonly Change[] {
-    const all = names.map((one) =>
-      one.masked === 'queued' ? { ...one, masked: undefined, queued: false } : one,
-    );
-    const changes = this.history.pending();
-    const judged = judgedRevisions(changes, all);
-    return changes.filter((change) => {
-      const pending = change.names.filter(({ verdict }) => verdict === 'PENDING');
-      const own = judged.get(change.type);
-      return pending.length > 0 && pending.every(({ name }) => own?.get(name) === change.revision);
-    });
   }
 
   #tell(): void {

@@ -189,11 +189,14 @@ export class Traffic implements VerdictSource {
     this.#restart(changes);
     if (changes.every(({ canaries }) => canaries !== undefined)) this.#fresh.clear();
     const peers = Map.groupBy(this.#streams.values(), ({ classKey }) => classKey);
+    const known = new Map<string, TrafficHistory>();
+    for (const [{ classes }, verdict] of this.#verdicts)
+      for (const classKey of classes) known.set(classKey, verdict);
     const verdicts = new Map<Change, TrafficHistory>();
     for (const { change, canaries } of changes) {
       // What was found before may be about something else: it is kept where it was heard.
       if (canaries === undefined) return [];
-      verdicts.set(change, this.#verdict(change, canaries, peers, bounds));
+      verdicts.set(change, this.#verdict(change, canaries, peers, known, bounds));
     }
     this.#verdicts = verdicts;
     // Too little to judge by keeps nothing from going on.
@@ -232,11 +235,12 @@ export class Traffic implements VerdictSource {
       if (!of.classes.isDisjointFrom(classes)) this.#verdicts.set(of, { ...verdict, recent: [] });
   }
 
-  /** `streams`: all that are to have it; `peers`: all that report, by class. */
+  /** `streams`: all that are to have it. By class: `peers`, all that report, and `known`, what was found at the last look. */
   #verdict(
     { classes }: Change,
     streams: readonly CanaryStream[],
     peers: ReadonlyMap<string, readonly Reporting[]>,
+    known: ReadonlyMap<string, TrafficHistory>,
     bounds: TrafficSettings,
   ): TrafficHistory {
     const byClass = Map.groupBy(streams, ({ classKey }) => classKey);
@@ -253,7 +257,7 @@ export class Traffic implements VerdictSource {
     });
     const verdict = together(verdicts);
     // Changes can become one, and a part of one can go on alone.
-    const [, before] = [...this.#verdicts].find(([of]) => !of.classes.isDisjointFrom(classes)) ?? [];
+    const [before] = [...classes].flatMap((classKey) => known.get(classKey) ?? []);
     const point = { at: this.#clock.now(), ...verdict };
     const recent = withPoint(before?.recent ?? [], point, bounds.intervalMs);
     return { ...verdict, recent, maxErrorIncrease: bounds.maxErrorIncrease };

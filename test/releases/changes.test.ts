@@ -85,6 +85,31 @@ describe('the changes that wait', () => {
     expect(startedAt()).to.deep.equal([1]);
   });
 
+  it('many that are held, and what is asked of each name, cost nothing by how many there are beside each', () => {
+    const changes = new Changes();
+    const names = 'abcdefghijklmnopqrstuvwxyz';
+    const members = names.split('').map((name) => member(name, name));
+    changes.arrange(waiting(names), new Set(), waiting(''), members, [], new Set(), unjudged, 0);
+    let looks = 0;
+    for (const { keys: own, judge } of changes.rows) {
+      judge.hold(0, { cause: 'rejected', reason: 'a test' });
+      const [has, isDisjointFrom] = [own.has.bind(own), own.isDisjointFrom.bind(own)];
+      own.has = (one) => {
+        looks++;
+        return has(one);
+      };
+      own.isDisjointFrom = (others) => {
+        looks++;
+        return isDisjointFrom(others);
+      };
+    }
+    changes.endedHolds();
+    expect(changes.endedHolds()).to.deep.equal([]);
+    for (const name of names)
+      expect(changes.isQueued({ type: cds, name: resourceName(name) }, false)).to.equal(false);
+    expect(looks).to.be.at.most(names.length);
+  });
+
   it('are the components of names and classes', () => {
     for (let seed = 1; seed <= 200; seed++) {
       const random = new Random(seed);

@@ -397,6 +397,26 @@ describe('history', () => {
     expect([course, reason]).to.deep.equal([{ wave: 2, waves: 3, cause: 'check' }, 'looks good; still']);
   });
 
+  it('what is said of one of many names that wait costs nothing by the others', () => {
+    const { history, recorder, commit, put } = world(large);
+    const names = Array.from({ length: 500 }, (_, at) => resourceName(`c${at}`));
+    for (const name of names) put(name, 'a', 'said');
+    commit(names);
+    let looks = 0;
+    for (const one of history.last()?.names ?? []) {
+      const { verdict } = one;
+      const get = (): typeof verdict => {
+        looks++;
+        return verdict;
+      };
+      Object.defineProperty(one, 'verdict', { get });
+    }
+    for (const name of names) recorder.isAt([pending(name)], { wave: 2, waves: 2 });
+    expect([looks, history.last()?.course]).to.deep.equal([0, undefined]);
+    recorder.isAt(names.map(pending), { wave: 1, waves: 2 });
+    expect(history.last()?.course).to.deep.equal({ wave: 1, waves: 2 });
+  });
+
   it('tells how long the canaries and the others took, and what everybody has', () => {
     const { history, recorder, commit, put, released, said, clock } = world(large);
     const all = { accepted: 1, rejected: 0, areAll: true };
@@ -417,11 +437,11 @@ describe('history', () => {
     history.changes = () => expect.fail('all changes are read');
     recorder.canariesSaid([pending(shop)], all);
     clock.advance(1000);
-    const [again, waiting] = [pending(shop), history.pending.bind(history)];
+    const [again, waitingOf] = [pending(shop), history.waitingOf.bind(history)];
     recorder.canariesSaid([again], all);
-    history.pending = () => expect.fail('what is said again is no news');
+    history.waitingOf = () => expect.fail('what is said again is no news');
     recorder.canariesSaid([again], all);
-    history.pending = waiting;
+    history.waitingOf = waitingOf;
     history.changes = changes;
     expect(seen()).to.deep.equal([
       [1, 2],

@@ -313,6 +313,22 @@ describe('what clients report of their traffic', () => {
     ]);
   });
 
+  it('a look at many changes costs nothing by how many there are beside each', () => {
+    let looks = 0;
+    const many = Array.from({ length: 100 }, (_, at): HeardChange => {
+      const classes = new Set([`c${at}`]);
+      const isDisjointFrom = classes.isDisjointFrom.bind(classes);
+      classes.isDisjointFrom = (other) => {
+        looks++;
+        return isDisjointFrom(other);
+      };
+      return { change: { ...change, classes }, canaries: [], isNew: false };
+    });
+    look(many);
+    look(many);
+    expect(looks).to.equal(0);
+  });
+
   it('a class that has no canary says nothing of the change', () => {
     const both = { ...change, classes: new Set(['c', 'd']) };
     const verdict = () => {
