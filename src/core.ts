@@ -298,10 +298,6 @@ export class Core {
       gate: this.relay.gate,
       fleet: this.#judged.fleet ?? this.fleet,
       clock: systemClock,
-      revisions: () => ({
-        revision: recorder?.history.releasedRevision ?? 0,
-        pendingRevision: recorder?.history.lastRevision ?? 0,
-      }),
       saved: rolloutFile?.load(),
       hashOf: rolloutFile?.hashOf,
       removalLimits: () => this.config.upstreams,

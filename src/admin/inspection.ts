@@ -225,7 +225,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),
-      rollout: rolloutStatus(rollout.report()),
+      rollout: rolloutStatus(rollout.report(), inspected.history),
     };
   }
 

@@ -3,6 +3,7 @@ import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
+import type { History } from '../releases/history.ts';
 import type { RolloutState } from '../releases/judge.ts';
 import type { RolloutReport } from '../releases/rollout.ts';
 import type { TrafficVerdict } from '../releases/traffic-verdict.ts';
@@ -12,8 +13,11 @@ import { timestamp } from './problem-parts.ts';
 const maxNames = 100;
 
 /** For AdminService. */
-export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
-  const { state, pending, shown, canaries, noCanary, freezes, revision, pendingRevision } = report;
+export function rolloutStatus(
+  report: RolloutReport,
+  history: Pick<History, 'releasedRevision' | 'lastRevision'>,
+): Plain<RolloutStatus> {
+  const { state, pending, shown, canaries, noCanary, freezes } = report;
   const { wave, bakes, bakedAt, cause } = report;
   const queued = pending.filter((one) => one.queued);
   return {
@@ -40,8 +44,8 @@ export function rolloutStatus(report: RolloutReport): Plain<RolloutStatus> {
     })),
     ...(report.traffic === undefined ? {} : { traffic: trafficStatus(report.traffic) }),
     reason: reasonOf(report),
-    revision,
-    pendingRevision,
+    revision: history.releasedRevision,
+    pendingRevision: history.lastRevision,
     freezes: freezes.map(({ type, upstream = '', reason: why, operator, since }) => ({
       type: type === undefined ? '' : typeInfo(type).short,
       upstream,

@@ -244,7 +244,6 @@ export class Rollout {
       /** Why it is held, or was discarded by `on_failure`; undefined: neither. */
       cause: this.#state.kind === 'HELD' ? this.#state.cause : this.#verdicts.causeOf(discarded),
       freezes: holds.freezes,
-      ...this.#options.revisions(),
     };
   }
 

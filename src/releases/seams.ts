@@ -77,8 +77,6 @@ export interface RolloutOptions {
   readonly events: RolloutEvents;
   /** `max_removal_percent` of each upstream that has one. */
   readonly removalLimits: () => readonly RemovalLimit[];
-  /** Of the last change that everybody has, and of the last change. */
-  readonly revisions: () => { readonly revision: number; readonly pendingRevision: number };
   /** What a restart compares contents by; left out: nothing is kept over restarts. */
   readonly hashOf?: HashOf | undefined;
   /** From before a restart; undefined: nothing is kept over restarts. */

@@ -247,7 +247,6 @@ describe('a worker ends again and again', () => {
           },
           clock: this.#clock,
           saved,
-          revisions: () => ({ revision: 1, pendingRevision: 1 }),
           removalLimits: () => [],
           events: unheard,
         },

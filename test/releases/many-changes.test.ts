@@ -76,7 +76,6 @@ class World {
       },
       clock: this.clock,
       saved: undefined,
-      revisions: () => ({ revision: 1, pendingRevision: 1 }),
       removalLimits: () => [{ name: 'script', maxRemovalPercent, maxRemovalHoldMs: 60_000 }],
       events: {
         ...unheard,

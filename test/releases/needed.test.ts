@@ -45,7 +45,6 @@ class World {
       },
       clock: this.clock,
       saved: undefined,
-      revisions: () => ({ revision: 1, pendingRevision: 1 }),
       removalLimits: () => [],
       events: unheard,
     });

@@ -88,7 +88,6 @@ class World {
       },
       clock: this.clock,
       saved: before?.saved ?? this.saved,
-      revisions: () => ({ revision: 1, pendingRevision: 1 }),
       removalLimits: () => [],
       events: {
         ...unheard,

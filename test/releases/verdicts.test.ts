@@ -77,7 +77,6 @@ class Setting {
       fleet,
       clock: this.clock,
       saved,
-      revisions: () => ({ revision: 1, pendingRevision: 1 }),
       removalLimits: () => [],
       events: {
         ...unheard,

@@ -233,7 +233,6 @@ export class SimulatedRollout {
       clock,
       events,
       removalLimits: () => [],
-      revisions: () => ({ revision: 0, pendingRevision: 0 }),
       saved: history.saved,
     });
     this.#forget = relay.gate.onChanged(({ type, joined, left }) => {
