@@ -404,8 +404,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #selectAgain(ids: ReadonlySet<string>): void {
     const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
     this.#claims?.resend(this.#view, ids);
-    const wildcards = collections.filter(({ selector }) => selector === WILDCARD);
-    this.#awaited = withIds(this.#awaited, wildcards);
+    this.#awaited = withIds(this.#awaited, collections.filter(({ selector }) => selector === WILDCARD));
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
@@ -516,8 +515,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return undefined;
     }
     this.#deferred = deferredRemovals;
+    const news = response && this.responses.asNews(response);
     this.#advance(move);
-    return response && this.responses.asNews(response);
+    return news;
   }
 
   /** Whether the version in a SotW client's first request (CONTENT) shows that it has everything visible (§3.10). */
@@ -545,6 +545,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (old !== undefined && old !== view) {
       old.release(this);
       this.#pool.leave(old);
+      this.responses.moved((id) => this.#lastSent(id));
     }
     this.#payForEarlier();
   }
@@ -614,8 +615,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       },
       changes,
     );
-    const overlay = this.#overlay(resources);
-    return { ...composed, overlay, claims: covered.left, owed };
+    return { ...composed, overlay: this.#overlay(resources), claims: covered.left, owed };
   }
 
   /** What the client has at the head and the view does not say. `moved`: what it has from another view. */

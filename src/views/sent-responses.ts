@@ -189,10 +189,24 @@ export class SentResponses implements SentState {
     this.#unansweredBefore = undefined;
   }
 
+  /** The cursor has moved into another view: what the client has left there, it cannot have rejected any more. */
+  moved(lastSent: (id: string) => Value | undefined): void {
+    for (const [id, { variant }] of this.#rejected ?? [])
+      if (!isThis(variant, lastSent(id))) this.#rejected?.delete(id);
+    if (this.#rejected?.size === 0) this.#rejected = undefined;
+  }
+
   get state(): SyncState {
     if (this.#last === undefined) return this.#items.hasSomething ? 'SYNCED' : 'NOT_SENT';
-    if (this.rejections.size > 0) return 'ERROR';
+    if (this.#rejectedWhole !== undefined || this.#rejectsSomething()) return 'ERROR';
     return this.#unanswered !== undefined || this.#earlier !== undefined ? 'STALE' : 'SYNCED';
+  }
+
+  /** Ends at the first one: a client may have rejected all that it has, and each look at a stream asks. */
+  #rejectsSomething(): boolean {
+    const isStill = ([id, { variant }]: [string, RejectedItem]): boolean =>
+      isThis(variant, this.#items.sentOf(id));
+    return this.#rejected?.entries().some(isStill) === true;
   }
 
   get rejections(): ReadonlySet<Rejection> {

@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { transaction } from '../../src/model/transaction.ts';
+import { Cursor } from '../../src/views/cursor.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 import {
   contentOf,
@@ -16,6 +17,7 @@ import {
 } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { told } from '../support/variants.ts';
+import { workOf } from '../support/work.ts';
 
 const removal = (name: string) => ({ name: resourceName(name), constraints: UNCONSTRAINED });
 const versions = (client: DeltaClient): Record<string, string> =>
@@ -854,6 +856,17 @@ describe('delta server (protocol §4)', () => {
       expect(again.map(told)).to.deep.equal([['+a x'], ['+b y']]);
       for (const response of again) client.nack('eds', response);
       expect(client.received()).to.have.length(0);
+    });
+    it('of thousands that were unsubscribed since, none is looked at, and what is left stays rejected', () => {
+      const left = Array.from({ length: 1000 }, (_, at) => `left-${at}`);
+      const names = [...left, 'kept'];
+      const existing = Object.fromEntries(names.map((name) => [name, 'x']));
+      const { client, first, lab: relay } = withNames(names, existing);
+      client.nack('eds', first);
+      client.send('eds', { resourceNamesUnsubscribe: left });
+      const responses = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
+      const looks = workOf(Cursor.prototype, ['sentOf'], () => expect(responses?.state).to.equal('ERROR'));
+      expect(looks).to.be.below(10);
     });
     it('also where the NACK changes the subscription', () => {
       const { client, first } = withNames(['a', 'b'], { a: 'x', b: 'y' });

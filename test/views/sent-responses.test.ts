@@ -242,6 +242,18 @@ describe('SentResponses', () => {
     expect(client.looked).to.be.below(10);
   });
 
+  it('of thousands of resources that a client has rejected, the first says that it has', () => {
+    const client = new Client('delta');
+    client.send(
+      1,
+      Array.from({ length: 1000 }, (_, at) => `${'a'.repeat(at + 1)}1`),
+    );
+    client.answer('1', true);
+    client.looked = 0;
+    expect(client.responses.state).to.equal('ERROR');
+    expect(client.looked).to.be.below(10);
+  });
+
   it('what a client never answers does not pile up once it is unsubscribed', () => {
     const client = new Client('delta');
     run(client, '1{kept1}');
