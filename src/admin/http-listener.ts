@@ -39,7 +39,7 @@ const times = {
   connectionsCheckingInterval: 1000,
   keepAliveTimeout: 65_000,
 };
-/** Connections of all, and of one address. Past them one makes room that is idle, or does not read its answer. */
+/** Connections of all, and of one address. Past them one makes room that asks for nothing, or does not read an answer. */
 const maxConnections = 1000;
 const maxPerAddress = 250;
 /** Requests of one connection that are not answered yet. Browsers and scrapers have one. */
@@ -154,13 +154,13 @@ function listenerOn(
   }
 
   /**
-   * Whoever probes always gets in: a connection that asks for nothing gives way, else one whose client does not read what
-   * it asked for. `of`: only this peer's.
+   * Whoever probes always gets in: a connection that has asked for nothing, or of whose request a part is still to come,
+   * gives way, else one whose client does not read what it asked for. `of`: only this peer's.
    */
   function makeRoom(of: Account | undefined): boolean {
     const own = [...visits.entries().filter(([, { account }]) => of === undefined || account === of)];
     const victim =
-      own.find(([, { answers }]) => answers.size === 0) ??
+      own.find(([, { answers }]) => answers.values().every(({ req }) => !req.complete)) ??
       own.find(([, { answers }]) => answers.values().some(isUnread));
     if (victim === undefined) return false;
     const [key, { socket }] = victim;

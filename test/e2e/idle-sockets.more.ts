@@ -75,6 +75,17 @@ describe('sockets that hold the listeners for probes', function () {
       });
     }
 
+    it(`250 whose request never ends leave places for probes of their address: ${door}`, async () => {
+      sockets = await silent(relay[door], 250, ['127.0.0.1']);
+      const asked = 'GET /healthz HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\n\r\n';
+      const answers = sockets.map((socket) => once(socket, 'data'));
+      for (const socket of sockets) socket.write(asked);
+      await Promise.all(answers);
+      for (let probe = 0; probe < 5; probe++) {
+        expect((await get(`http://${relay[door]}/healthz`)).status).to.equal(200);
+      }
+    });
+
     it(`250 that ask and do not read the answer leave places for probes of their address: ${door}`, async () => {
       sockets = await silent(relay[door], 250, ['127.0.0.1']);
       const asked = 'GET /metrics HTTP/1.1\r\nhost: localhost\r\n\r\n'.repeat(60);
