@@ -22,7 +22,7 @@ import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distribu
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { Paced, systemClock } from '../model/clock.ts';
-import { explainMatch, formatConstraints } from '../model/constraints.ts';
+import { type Constraints, explainMatch, formatConstraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
@@ -46,7 +46,7 @@ import { type InspectedRelay, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
 import type { ClientsStatus } from './local-clients.ts';
-import { onlyCanaries, whyHeldBack } from './missing-clients.ts';
+import { onlyCanaries, whyHeld } from './missing-clients.ts';
 import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
 import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
@@ -319,25 +319,30 @@ function waiting(
   name: ResourceName,
   seen: readonly HeldVariant[],
 ): Plain<VariantExplanation>[] {
-  const unseen = (
-    all: readonly HeldVariant[],
-    known: readonly HeldVariant[],
-    why: (variant: Variant) => string,
-  ) =>
-    all
-      .filter((one) => !known.some((held) => isSame(held.variant, one.variant)))
-      .map((one) => Object.assign(shown(one, name), { matches: false, reason: why(one.variant) }));
+  const because = (one: HeldVariant, reason: string): Plain<VariantExplanation> =>
+    Object.assign(shown(one, name), { matches: false, reason });
   const canary = relay.catalogOf('canary').named(type, name);
+  const said = unseen(relay.store.named(type, name), [...seen, ...canary]);
+  const pending = relay.gate.pending.filter((one) => one.type === type);
+  const reasons = new Map(pending.map((one) => [one.name, whyHeld(one)]));
   return [
-    ...unseen(canary, seen, () => onlyCanaries),
-    ...unseen(relay.store.named(type, name), [...seen, ...canary], (one) =>
-      whyHeldBack(relay, type, one.name),
-    ),
+    ...unseen(canary, seen).map((one) => because(one, onlyCanaries)),
+    ...said.map((one) => because(one, reasons.get(one.variant.name) ?? '')),
   ];
 }
 
-const isSame = (a: Variant, b: Variant): boolean =>
-  a === b || (a.name === b.name && a.constraints === b.constraints && sameVariantContent(a, b));
+/** Those that are not known. Each is looked up, and not compared with each of the known (docs/adr/0187). */
+export function unseen(all: readonly HeldVariant[], known: readonly HeldVariant[]): readonly HeldVariant[] {
+  const variants = new Map<ResourceName, Map<Constraints, Variant[]>>();
+  for (const { variant } of known) {
+    const ofName = getOrMake(variants, variant.name, () => new Map());
+    getOrMake(ofName, variant.constraints, () => []).push(variant);
+  }
+  return all.filter(({ variant }) => {
+    const same = variants.get(variant.name)?.get(variant.constraints) ?? [];
+    return !same.some((one) => sameVariantContent(one, variant));
+  });
+}
 
 /** Clients can name any type: unknown types after the first few share a row. */
 function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeStatus>[] {
