@@ -184,7 +184,10 @@ export class Relay implements UpstreamSink {
     this.#upstreams = upstreams;
     if (restored !== undefined) {
       this.store.restore(restored);
-      for (const { interest } of restored.interests) this.prefetch(interest);
+      for (const { interest } of restored.interests) {
+        this.views.interests.acquire(interest);
+        this.views.interests.release(interest);
+      }
       this.makeRoom();
     }
     for (const upstream of upstreams) upstream.start();
@@ -287,11 +290,9 @@ export class Relay implements UpstreamSink {
     return this.store.isResolved(interest) || isVariant(this.store.peek(type, selector, parameters));
   }
 
-  /** Subscribes to this for clients that may come. It ends like anything that nobody wants. */
+  /** Subscribes to this for clients that may come. It ends like anything that is there and nobody wants. */
   prefetch(interest: Interest): void {
-    const registry = this.views.interests;
-    registry.acquire(interest);
-    registry.release(interest);
+    this.views.interests.prefetch(interest);
   }
 
   /** The name of the upstream that serves a name, a glob or the wildcard. */

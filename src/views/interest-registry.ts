@@ -43,6 +43,8 @@ export interface InterestRegistryOptions {
 interface RegisteredInterest {
   readonly interest: Interest;
   views: number;
+  /** Something is on its way, which may come when nobody subscribes to it yet. Until it has lingered for once. */
+  isAwaited: boolean;
 }
 
 /** Everything lingers for so long, in milliseconds: until a client whose stream has ended has connected again. */
@@ -71,8 +73,9 @@ export class InterestRegistry {
     const longer = idleMilliseconds - returnMilliseconds;
     const left = (entry: RegisteredInterest): void => {
       const kept = longer > 0 ? interests.contentOf(entry.interest) : undefined;
-      if (kept?.hasContent !== true) this.#end(entry, 'idle');
+      if (kept === undefined || !(kept.hasContent || entry.isAwaited)) this.#end(entry, 'idle');
       else this.#idleWithContent.add(entry, interestBytes(entry.interest) + kept.bytes);
+      entry.isAwaited = false;
     };
     const evicted = (entry: RegisteredInterest): void => this.#end(entry, 'size');
     this.#justLeft = new IdleCache(options, Math.min(idleMilliseconds, returnMilliseconds), left, evicted);
@@ -84,7 +87,7 @@ export class InterestRegistry {
     const index = getOrMake(selectors, interest.selector, () => new ParameterIndex());
     const known = index.get(interest.parameters);
     if (known === undefined) {
-      index.set(interest.parameters, { interest, views: 1 });
+      index.set(interest.parameters, { interest, views: 1, isAwaited: false });
       this.#options.interests.subscribe(interest);
       return;
     }
@@ -92,6 +95,17 @@ export class InterestRegistry {
     this.#justLeft.delete(known);
     this.#idleWithContent.delete(known);
     this.#options.interests.markActive(known.interest);
+  }
+
+  /**
+   * For clients that may come, where somebody can answer it. It lingers as if that were there already: an answer may take
+   * longer than a client takes to come back.
+   */
+  prefetch(interest: Interest): void {
+    this.acquire(interest);
+    const entry = this.#entry(interest);
+    if (entry !== undefined) entry.isAwaited = true;
+    this.release(interest);
   }
 
   /** All of them; what was acquired is released if the turns end early. They are held until `releaseAll`. */

@@ -137,6 +137,30 @@ describe('interest registry', () => {
       clock.advance(1);
       expect(journal.slice(2)).to.deep.equal(['-invented', '-there']);
     });
+    it('what is asked for in advance does not end before it could come, but lingers so once only', () => {
+      const { journal, uses, clock, registry, present } = setting(long);
+      registry.prefetch(interest('offered'));
+      expect(uses).to.deep.equal(['idle offered']);
+      clock.advance(2000);
+      present.set('offered', 10);
+      clock.advance(600_000 - 2001);
+      expect(journal).to.deep.equal(['+offered']);
+      registry.acquire(interest('offered'));
+      registry.release(interest('offered'));
+      present.clear();
+      clock.advance(2000);
+      expect(journal).to.deep.equal(['+offered', '-offered']);
+    });
+    it('and ends after idle_ttl if it never came, also where that is shorter than a client takes', () => {
+      for (const idleMilliseconds of [600_000, 1000]) {
+        const { journal, clock, registry } = setting({ idleMilliseconds });
+        registry.prefetch(interest('offered'));
+        clock.advance(idleMilliseconds - 1);
+        expect(journal).to.deep.equal(['+offered']);
+        clock.advance(1);
+        expect(journal).to.deep.equal(['+offered', '-offered']);
+      }
+    });
     it('who comes back in that time finds even that there is nothing', () => {
       const { journal, clock, registry } = setting(long);
       registry.acquire(interest('invented'));

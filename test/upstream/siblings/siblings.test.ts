@@ -9,7 +9,7 @@ import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
 import { Siblings } from '../../../src/upstream/siblings.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/between-relays.ts';
 import { interest, says, wild } from '../../cache/persistence/support.ts';
-import { put, ScriptedUpstream } from '../../support/in-memory-relay.ts';
+import { InMemoryRelay, put, ScriptedUpstream } from '../../support/in-memory-relay.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 import { deltaResponse } from '../ads/responses.ts';
 
@@ -222,6 +222,18 @@ describe('an upstream with siblings', () => {
     world.says('10.0.0.1', transaction({ holder: wild, type: INTERESTS_TYPE, puts }));
     expect(world.offered).to.deep.equal([offered]);
     expect(world.applied).to.deep.equal([]);
+  });
+
+  it('what the clients of siblings ask stays for clients that come, however long its answer takes', () => {
+    const lab = new InMemoryRelay();
+    lab.relay.prefetch(name);
+    lab.clock.advance(5000);
+    expect([...lab.upstream.interests]).to.deep.equal([name]);
+    lab.says({ ...says('eds', { resources: { a: '1' } }), resolved: [name] });
+    lab.clock.advance(600_000 - 5001);
+    expect(lab.relay.isAnswered(name)).to.equal(true);
+    lab.clock.advance(1);
+    expect([...lab.upstream.interests]).to.deep.equal([]);
   });
 
   it('asks for what is on a long list over several turns', async () => {
