@@ -1,4 +1,4 @@
-import type { Clock } from './clock.ts';
+import type { Clock, Timer } from './clock.ts';
 import { getOrMake } from './maps.ts';
 
 /** Updates, ACKs and health checks wait for a slice of work to end, in milliseconds. */
@@ -197,9 +197,10 @@ export class ReadingPace {
   }
 }
 
-/** A fleet, to each of which something is done once, over several turns. */
+/** Many, to each of which something is done once, over several turns. */
 export class OverTurns<T> {
   readonly #waiting = new Set<T>();
+  #timer: Timer | undefined;
   readonly #clock: Pick<Clock, 'after'>;
   readonly #perTurn: number;
   readonly #act: (one: T) => number;
@@ -217,13 +218,24 @@ export class OverTurns<T> {
     if (!isUnderWay) this.#next();
   }
 
+  /** To how many it is still to be done. */
+  get size(): number {
+    return this.#waiting.size;
+  }
+
+  /** It is done to none of them any more. */
+  clear(): void {
+    this.#waiting.clear();
+    this.#timer?.cancel();
+  }
+
   #next(): void {
     const pace = new ReadingPace(this.#perTurn);
     for (const one of this.#waiting) {
       this.#waiting.delete(one);
       if (pace.isTurnOver(this.#act(one))) break;
     }
-    if (this.#waiting.size > 0) this.#clock.after(0, () => this.#next());
+    if (this.#waiting.size > 0) this.#timer = this.#clock.after(0, () => this.#next());
   }
 }
 

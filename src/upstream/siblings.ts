@@ -1,6 +1,8 @@
 import type { TypeUrl } from '../model/brand.ts';
 import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { shuffled } from '../model/random.ts';
+import { isCollection } from '../model/selection.ts';
+import { OverTurns } from '../model/time-slices.ts';
 import { type Holder, type Interest, idOf, type Transaction, transaction } from '../model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../model/upstream.ts';
 import { type Address, formatAddress, type Lookup } from '../wire/address.ts';
@@ -14,6 +16,8 @@ const lookupIntervalMs = 5000;
 const mostSiblings = 16;
 /** So many interests of a list are subscribed in one turn: a few milliseconds. */
 const prefetchedPerTurn = 500;
+/** For so many new siblings are asked in one turn: 4 µs at each of them. */
+const askedPerTurn = 100;
 /** So many may wait for that. A fleet has fewer: who offers more does not know what clients ask for. */
 const mostListed = 1_000_000;
 
@@ -41,6 +45,12 @@ interface SiblingsOptions {
   readonly lookupFailed: (host: string, error: unknown) => void;
 }
 
+/** One that is asked, and for what. */
+interface Sibling {
+  readonly upstream: Upstream;
+  readonly asked: Set<Interest>;
+}
+
 /**
  * The other replicas of this relay, which answer while every endpoint of an upstream is away
  * (docs/adr/0126-siblings.md). They are asked for what the cache has no answer to, and for what their own clients ask.
@@ -53,10 +63,11 @@ export class Siblings {
   readonly #interests = new Set<Interest>();
   /** While siblings are asked: these, and what all of them have. */
   readonly #asked = new Set<Interest>();
-  readonly #connections = new Map<string, Upstream>();
+  readonly #connections = new Map<string, Sibling>();
+  /** What new ones are still to be asked for. */
+  readonly #unasked: OverTurns<Interest>;
   /** Names of lists of siblings that are not subscribed yet. */
-  readonly #listed = new Set<string>();
-  #prefetch: Timer | undefined;
+  readonly #listed: OverTurns<string>;
   #timer: Timer | undefined;
   /** When it was asked, by `idOf`, the last one last: siblings may still answer it. */
   readonly #askedAt = new Map<string, number>();
@@ -69,6 +80,8 @@ export class Siblings {
   constructor(options: SiblingsOptions, sink: SiblingsSink) {
     this.#options = options;
     this.#sink = sink;
+    this.#unasked = new OverTurns(options.clock, askedPerTurn, (interest) => this.#askNew(interest));
+    this.#listed = new OverTurns(options.clock, prefetchedPerTurn, (name) => this.#prefetch(name));
     this.#grace = new Sweep(options.clock, answerGraceMs / 2, () => this.#waited());
   }
 
@@ -80,8 +93,9 @@ export class Siblings {
 
   unsubscribe(interest: Interest): void {
     this.#interests.delete(interest);
-    if (!this.#asked.delete(interest)) return;
-    for (const connection of this.#connections.values()) connection.unsubscribe(interest);
+    this.#asked.delete(interest);
+    for (const { upstream, asked } of this.#connections.values())
+      if (asked.delete(interest)) upstream.unsubscribe(interest);
   }
 
   /** The upstream's own state: siblings are asked from the moment when every endpoint has failed, until it has answered. */
@@ -111,12 +125,11 @@ export class Siblings {
   stop(): void {
     this.#asked.clear();
     this.#timer?.cancel();
-    this.#prefetch?.cancel();
-    this.#prefetch = undefined;
+    this.#unasked.clear();
     this.#listed.clear();
     this.#grace.stop();
     this.#askedAt.clear();
-    for (const connection of this.#connections.values()) void connection.stop();
+    for (const { upstream } of this.#connections.values()) void upstream.stop();
     this.#connections.clear();
   }
 
@@ -133,7 +146,22 @@ export class Siblings {
       return;
     this.#wait(interest);
     this.#asked.add(interest);
-    for (const connection of this.#connections.values()) connection.subscribe(interest);
+    this.#askEach(interest);
+  }
+
+  #askEach(interest: Interest): void {
+    for (const { upstream, asked } of this.#connections.values()) {
+      if (asked.has(interest)) continue;
+      asked.add(interest);
+      upstream.subscribe(interest);
+    }
+  }
+
+  /** What is asked for since earlier. To the answer of a wildcard or glob new ones may add something, to that of a name not. */
+  #askNew(interest: Interest): number {
+    const mayAdd = isCollection(interest.selector) || !this.#sink.isAnswered(interest);
+    if (mayAdd && this.#asked.has(interest)) this.#askEach(interest);
+    return 0;
   }
 
   #wait(interest: Interest): void {
@@ -173,36 +201,35 @@ export class Siblings {
   #found(addresses: readonly Address[]): void {
     if (!this.#asked.has(ALL_INTERESTS) || addresses.length === 0) return;
     const found = new Map(addresses.map((address) => [formatAddress(address), address]));
-    for (const [text, connection] of this.#connections) {
+    for (const [text, { upstream }] of this.#connections) {
       if (found.has(text)) continue;
       this.#connections.delete(text);
-      void connection.stop();
+      void upstream.stop();
     }
-    for (const [text, address] of shuffled(found, this.#options.random)) {
-      if (this.#connections.size >= mostSiblings) return;
-      if (!this.#connections.has(text)) this.#connect(text, address);
-    }
+    const others = shuffled(found, this.#options.random).filter(([text]) => !this.#connections.has(text));
+    const added = others.slice(0, mostSiblings - this.#connections.size);
+    for (const [text, address] of added) this.#connect(text, address);
+    if (added.length > 0) this.#unasked.add(this.#asked);
   }
 
   #connect(text: string, address: Address): void {
     const sink: UpstreamSink = {
       apply: (said) => {
-        if (this.#connections.get(text) === connection) this.#heard(said);
+        if (this.#connections.get(text)?.upstream === upstream) this.#heard(said);
       },
       restamp: () => {},
       changed: () => {},
     };
-    const connection = this.#options.connect(address, sink);
-    this.#connections.set(text, connection);
-    for (const interest of this.#asked) connection.subscribe(interest);
-    connection.start();
+    const upstream = this.#options.connect(address, sink);
+    this.#connections.set(text, { upstream, asked: new Set() });
+    upstream.start();
   }
 
   /** A removal at a sibling, or a name that it does not have, says nothing: only what is there counts. */
   #heard({ holder, type, version, puts, resolved }: Transaction): void {
     if (type === INTERESTS_TYPE) {
-      for (const { name } of puts) if (this.#listed.size < mostListed) this.#listed.add(name);
-      if (this.#prefetch === undefined) this.#prefetchSome();
+      const room = mostListed - this.#listed.size;
+      this.#listed.add(puts.values().take(room).map(({ name }) => name));
       return;
     }
     if (puts.length + resolved.length === 0) return;
@@ -217,15 +244,11 @@ export class Siblings {
     if (isFirst) this.#sink.changed();
   }
 
-  #prefetchSome(): void {
-    for (const name of [...this.#listed.values().take(prefetchedPerTurn)]) {
-      this.#listed.delete(name);
-      const interest = interestOfName(name);
-      if (interest === undefined) continue;
-      const upstream = this.#sink.servedBy(interest.type, interest.selector);
-      if (upstream === this.#options.name) this.#sink.prefetch(interest);
-    }
-    this.#prefetch =
-      this.#listed.size === 0 ? undefined : this.#options.clock.after(0, () => this.#prefetchSome());
+  #prefetch(name: string): number {
+    const interest = interestOfName(name);
+    if (interest === undefined) return 0;
+    const upstream = this.#sink.servedBy(interest.type, interest.selector);
+    if (upstream === this.#options.name) this.#sink.prefetch(interest);
+    return 0;
   }
 }

@@ -1,6 +1,7 @@
 import { expect } from 'chai';
 import { systemClock } from '../../src/model/clock.ts';
-import { type Payer, TimeSlices, Turns } from '../../src/model/time-slices.ts';
+import { OverTurns, type Payer, TimeSlices, Turns } from '../../src/model/time-slices.ts';
+import { VirtualClock } from '../support/virtual-clock.ts';
 
 /** So many milliseconds of work in one piece. */
 function work(milliseconds: number): void {
@@ -74,5 +75,21 @@ describe('turns', () => {
     expect(await turns.begin('b', gone.signal)).to.equal(false);
     turns.end();
     expect(await turns.begin('b')).to.equal(true);
+  });
+});
+
+describe('many over turns', () => {
+  it('what is cleared is not done, and what is added then begins at once', () => {
+    const clock = new VirtualClock();
+    const done: number[] = [];
+    const many = new OverTurns<number>(clock, 2, (one) => done.push(one) * 0);
+    many.add([1, 2, 3]);
+    expect([done, many.size]).to.deep.equal([[1, 2], 1]);
+    many.clear();
+    many.add([4, 5, 6, 7, 8]);
+    clock.turn();
+    expect(done, 'one turn has passed since').to.deep.equal([1, 2, 4, 5, 6, 7]);
+    clock.advance(0);
+    expect([done, many.size]).to.deep.equal([[1, 2, 4, 5, 6, 7, 8], 0]);
   });
 });

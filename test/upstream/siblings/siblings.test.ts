@@ -261,6 +261,33 @@ describe('an upstream with siblings', () => {
     expect(world.applied).to.deep.equal([]);
   });
 
+  it('asks new ones for no name that is answered by then, and for many names over several turns', async () => {
+    const world = new World();
+    const [open, ...names] = Array.from({ length: 10_000 }, (_, at) => interest('eds', `n${at}`));
+    const [first] = names;
+    if (open === undefined || first === undefined) throw new Error('there are no names');
+    for (const one of [all, open, ...names]) world.upstream.subscribe(one);
+    await world.fails();
+    expect(world.asked[0]?.length).to.be.within(1, 1000);
+    world.clock.advance(0);
+    expect(world.asked.map(({ length }) => length)).to.deep.equal([10_001, 10_001]);
+    for (const one of [all, ...names]) world.answered.add(one);
+    world.addresses = ['10.0.0.1', '10.0.0.2', '10.0.0.3'];
+    world.clock.advance(5000);
+    await turn();
+    world.clock.advance(0);
+    expect(world.asked[2]).to.deep.equal(['*', 'n0']);
+    for (const one of [open, first]) world.upstream.unsubscribe(one);
+    const left = [...world.siblings.values()].map(({ upstream }) =>
+      upstream.journal.filter((one) => one.startsWith('-')),
+    );
+    expect(left, 'each is told of what it was asked').to.deep.equal([
+      ['-eds n0', '-eds n1'],
+      ['-eds n0', '-eds n1'],
+      ['-eds n0'],
+    ]);
+  });
+
   it('looks the name up again: new siblings are asked, those that are gone are left, a failure changes nothing', async () => {
     const world = new World();
     world.upstream.subscribe(all);
