@@ -16,7 +16,7 @@ import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts
 import { formatHostPort } from '../wire/address.ts';
 import { BodyPieces } from '../wire/body-pieces.ts';
 import { ClientAuthorities } from '../wire/client-authorities.ts';
-import { endAfter, type HttpAnswer } from '../wire/http-answer.ts';
+import { endAfter, type HttpAnswer, refusedHead } from '../wire/http-answer.ts';
 import { explainError } from '../wire/node-error.ts';
 import { addressOf } from '../wire/peer.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
@@ -54,11 +54,12 @@ export async function startHttpListener(
   const { host, port, tls, log } = options;
   const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
   if (checked?.ok === false) return checked;
+  const served = { ...times, requireHostHeader: false };
   const server =
     tls === undefined
-      ? createServer(times)
+      ? createServer(served)
       : createTlsServer({
-          ...times,
+          ...served,
           ...serverContextOptions(tls),
           // Without `ca`, Node would believe the public authorities. With it, clients need a certificate.
           requestCert: tls.ca !== undefined,
@@ -114,6 +115,7 @@ function listenerOn(
   });
   server.on('secureConnection', verified);
   server.on('request', requested);
+  server.on('checkExpectation', requested);
 
   return {
     address,
@@ -194,7 +196,11 @@ function listenerOn(
       if (visits.delete(key)) visits.set(key, visit);
     });
     // Charged, and never made to wait: probes and operators come first.
-    visit.account.work(() => handle(request, response));
+    visit.account.work(() => {
+      const refused = refusedHead(request);
+      if (refused === undefined) handle(request, response);
+      else respond(response, refused);
+    });
   }
 }
 

@@ -1,4 +1,4 @@
-import type { IncomingHttpHeaders, ServerResponse } from 'node:http';
+import type { IncomingHttpHeaders, IncomingMessage, ServerResponse } from 'node:http';
 import { Code, codeName, type GrpcStatus } from './grpc-status.ts';
 
 /** A whole answer over HTTP. */
@@ -40,6 +40,20 @@ export function refusal(
   headers: Readonly<Record<string, string>> = status === 429 || status === 503 ? { 'retry-after': '1' } : {},
 ): HttpAnswer {
   return problem(status, codeName(code).toLowerCase(), message, headers);
+}
+
+/**
+ * Why a request is refused, whatever it asks for. Left to itself, Node answers these before anybody sees them: then nobody
+ * is charged, and nothing bounds how many are open.
+ */
+export function refusedHead({
+  httpVersion,
+  headers: { host, expect },
+}: Pick<IncomingMessage, 'httpVersion' | 'headers'>): HttpAnswer | undefined {
+  if (host === undefined && httpVersion === '1.1')
+    return problem(400, 'invalid_argument', 'the Host header is missing');
+  if (expect === undefined || /100-continue/i.test(expect)) return undefined;
+  return problem(417, 'unimplemented', 'expect takes 100-continue, and nothing else');
 }
 
 /** Why a body is not read: it is compressed. */

@@ -15,7 +15,7 @@ import { BodyPieces, mostDiscarded, pieceMs, tooSmallMessage } from './body-piec
 import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { Gatherer } from './half-sent.ts';
-import { endAfter, type HttpAnswer, problem, refusal } from './http-answer.ts';
+import { endAfter, type HttpAnswer, problem, refusal, refusedHead } from './http-answer.ts';
 import { handshakeTimeoutMs, largestPiece, sessionOptions } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { ignoreError, isDisconnect } from './node-error.ts';
@@ -66,14 +66,18 @@ export class HttpServer extends Listener {
   constructor(at: Address, options: HttpServerOptions) {
     super(at, ['h2', 'http/1.1'], options);
     this.#options = options;
-    this.#http1 = createHttp1({ keepAliveTimeout: 0, maxHeaderSize: maxHeaderBytes }, (request, response) =>
-      this.#onHttp1(request, response),
-    );
+    const http1 = { keepAliveTimeout: 0, maxHeaderSize: maxHeaderBytes, requireHostHeader: false };
+    this.#http1 = createHttp1(http1, (request, response) => this.#onHttp1(request, response));
+    this.#http1.on('checkExpectation', (request, response) => this.#onHttp1(request, response));
     const { settings } = sessionOptions;
+    const onHttp2 = (request: Http2ServerRequest, response: Http2ServerResponse): void =>
+      this.#onHttp2(request, response);
     this.#http2 = createHttp2(
       { ...sessionOptions, settings: { ...settings, maxConcurrentStreams: maxOpenPerConnection } },
-      (request, response) => this.#onHttp2(request, response),
+      onHttp2,
     );
+    this.#http2.on('checkExpectation', onHttp2);
+    this.#http2.on('connect', onHttp2);
     // Left to itself, Node throws if the stream was reset in the same segment.
     this.#http2.on('checkContinue', (request: Http2ServerRequest, response: Http2ServerResponse) => {
       if (!request.stream.closed && !request.stream.destroyed) response.writeContinue();
@@ -143,6 +147,8 @@ export class HttpServer extends Listener {
   #onHttp1(request: IncomingMessage, response: ServerResponse): void {
     const session = this.#sessions.get(request.socket);
     const connection = this.clients.of(session);
+    // Those past the last one too: Node makes requests of all that it has read.
+    connection?.arrived(requestMs);
     if (session === undefined || connection === undefined || session.open >= maxOpenPerConnection) {
       request.socket.destroy();
       return;
@@ -154,6 +160,7 @@ export class HttpServer extends Listener {
 
   #onHttp2(request: Http2ServerRequest, response: Http2ServerResponse): void {
     const connection = this.clients.of(request.stream.session);
+    connection?.arrived(requestMs);
     if (connection === undefined) request.stream.destroy();
     else this.#serve(request, response, connection);
   }
@@ -164,7 +171,6 @@ export class HttpServer extends Listener {
     if (excess === undefined) response.once('close', () => connection.closed(kept));
     const { method = '', url = '/', headers } = request;
     const head: HttpHead = { method, path: pathOf(url), headers, peer: connection };
-    connection.arrived(requestMs);
     connection.account.work(() => {
       const exchange = new HttpExchange(request, response, head, this);
       try {
@@ -172,7 +178,7 @@ export class HttpServer extends Listener {
           exchange.refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
           return;
         }
-        const routed = this.#options.route(head);
+        const routed = refusedHead(request) ?? this.#options.route(head);
         if (typeof routed === 'function') exchange.read(routed);
         else exchange.answer(routed);
       } catch (error) {

@@ -477,6 +477,24 @@ describe('admin listener', () => {
     });
   });
 
+  it('bounds requests that Node would answer itself as all others', async () => {
+    const { url } = await start();
+    const { hostname, port } = new URL(url);
+    for (const [status, head] of [
+      [400, ''],
+      [417, 'host: localhost\r\nexpect: x\r\n'],
+    ] as const) {
+      const socket = createConnection({ host: hostname, port: Number(port) });
+      socket.on('error', () => undefined);
+      const request = `GET /healthz HTTP/1.1\r\n${head}\r\n`;
+      socket.write(request);
+      const answer: unknown[] = await once(socket, 'data');
+      expect(String(answer[0])).to.match(new RegExp(`^HTTP/1.1 ${status} [^]*"code":`));
+      socket.write(request.repeat(17));
+      await once(socket.resume(), 'close');
+    }
+  });
+
   it('refuses a request past its limit, and survives garbage', async () => {
     const { url } = await start();
     const large = await rpc(url, admin('Explain'), { type: 'cds', name: 'x'.repeat(2 * 1024 * 1024) });

@@ -9,6 +9,7 @@ import { connect, type Socket } from 'node:net';
 import { expect } from 'chai';
 import type { Account } from '../../src/wire/accounts.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { problem } from '../../src/wire/http-answer.ts';
 import { type HttpServer, listenHttp } from '../../src/wire/http-server.ts';
 import { VIA_HEADER } from '../../src/wire/via.ts';
 import { eventually } from '../e2e/support/eventually.ts';
@@ -159,4 +160,69 @@ describe('what requests bring and is kept counts as held', () => {
     session.destroy();
     await eventually(() => expect(account.held).to.equal(0));
   });
+});
+
+describe('requests that Node would answer itself', () => {
+  const clock = new VirtualClock();
+  const accounts = testAccounts({}, clock);
+  let rest: HttpServer;
+  let socket: Socket;
+
+  beforeEach(async () => {
+    const listening = await listenHttp({
+      accounts,
+      clock,
+      address: '127.0.0.1:0',
+      maxRequestBytes: 1000,
+      stalledTimeout: () => 60_000,
+      route: () => problem(404, 'not_found', 'nothing is here'),
+    });
+    if (!listening.ok) throw new Error(listening.error);
+    rest = listening.value;
+    const [host, port] = rest.address.split(':');
+    socket = connect({ host, port: Number(port) });
+    socket.on('error', () => undefined);
+  });
+
+  afterEach(async () => {
+    socket.destroy();
+    await rest.drain(0);
+  });
+
+  const work = (): number => accounts.heaviest(1)[0]?.workPerSecond ?? 0;
+
+  for (const [what, status, head] of [
+    ['without Host', 400, ''],
+    ['with an expectation', 417, 'host: x\r\nexpect: x\r\n'],
+  ] as const) {
+    const request = `GET / HTTP/1.1\r\n${head}\r\n`;
+
+    it(`are answered and charged: ${what}`, async () => {
+      const before = work();
+      socket.write(request);
+      const answer: unknown[] = await once(socket, 'data');
+      expect(String(answer[0])).to.match(new RegExp(`^HTTP/1.1 ${status} [^]*"code":`));
+      expect(work()).to.be.above(before);
+    });
+
+    it(`end their connection if more than a hundred are open: ${what}`, async () => {
+      const before = work();
+      socket.write(request.repeat(200));
+      await once(socket.resume(), 'close');
+      expect((work() - before) * 5, 'each of them is charged').to.be.within(9, 100);
+    });
+  }
+
+  for (const [what, status, headers] of [
+    ['with an expectation', 417, { expect: 'x' }],
+    ['CONNECT', 404, { ':method': 'CONNECT', ':authority': 'x' }],
+  ] as const)
+    it(`are answered and charged over HTTP/2: ${what}`, async () => {
+      const session = await dialHttp2(rest.address);
+      const before = work();
+      const answer: unknown[] = await once(session.request(headers), 'response');
+      expect(answer[0]).to.include({ ':status': status });
+      expect(work()).to.be.above(before);
+      session.destroy();
+    });
 });
