@@ -245,6 +245,11 @@ export class Core {
         },
       },
       refusesPolls: (peer, { url }) => (this.#isDraining ? draining : this.admission.denial(peer, url)),
+      fetches: {
+        refuses: (peer, { url }) => this.refusal(peer, url),
+        opened: (peer) => this.admission.streamOpened(peer),
+        closed: (peer) => this.admission.streamClosed(peer),
+      },
       fetchMilliseconds: () => fetchMilliseconds(this.config),
       streamPrefix: role.streamPrefix,
       upstreamPerSide: role.upstreamPerSide,
@@ -423,19 +428,21 @@ export class Core {
     return this.relay.server.size + this.loadReports.size;
   }
 
-  /** Those that limits.max_streams counts: of siblings too. */
+  /** Those that limits.max_streams counts: of siblings, and calls of Fetch, too. */
   get openStreams(): number {
-    return this.streams + this.siblings.size;
+    return this.streams + this.siblings.size + this.relay.fetches.size;
   }
 
   /** Processes took more than the limit at the same time: this one keeps so many, first those that serve clients. */
   keepOldestStreams(count: number): void {
-    const { server } = this.relay;
+    const { server, fetches } = this.relay;
     const ofClients = Math.min(server.size, count);
     const ofReports = Math.min(this.loadReports.size, count - ofClients);
+    const ofSiblings = Math.min(this.siblings.size, count - ofClients - ofReports);
     server.keepOldest(ofClients);
     this.loadReports.keepOldest(ofReports, noPlace);
-    this.siblings.keepOldest(Math.min(this.siblings.size, count - ofClients - ofReports));
+    this.siblings.keepOldest(ofSiblings);
+    fetches.keepOldest(count - ofClients - ofReports - ofSiblings);
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */

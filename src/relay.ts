@@ -1,6 +1,7 @@
 import { type CatalogReader, type Restored, SideStores, type Store } from './cache/store.ts';
 import type { StoreOptions } from './cache/type-table.ts';
-import { FetchCall, Polls, type RefusesPolls } from './downstream/polls/polls.ts';
+import { type FetchAdmission, FetchCalls } from './downstream/polls/fetch-calls.ts';
+import { Polls, type RefusesPolls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { type StreamAdmission, XdsServer } from './downstream/xds-server.ts';
@@ -30,6 +31,8 @@ export interface RelayOptions
   >;
   /** Whose polls are refused; left out: nobody's. */
   readonly refusesPolls?: RefusesPolls;
+  /** Left out: every Fetch call is taken. */
+  readonly fetches?: FetchAdmission;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
   readonly admission: StreamAdmission;
@@ -55,6 +58,8 @@ export interface RelayOptions
   readonly upstreamPerSide?: boolean | undefined;
 }
 
+const everyFetch: FetchAdmission = { refuses: () => undefined, opened: () => {}, closed: () => {} };
+
 /** So many interests end in one turn for room: some 70 µs each. */
 const endsPerTurn = 1000;
 /** So many variants end in one turn as their time to live is over: some 20 µs each. */
@@ -77,9 +82,9 @@ export class Relay implements UpstreamSink {
   readonly views: Views;
   readonly server: XdsServer;
   readonly polls: Polls;
+  readonly fetches: FetchCalls;
   readonly taps: Taps;
   readonly #options: RelayOptions;
-  readonly #services: DownstreamServices;
   /** By deadline: what came together has one timer, and ends together. */
   readonly #expiries = new Map<
     number,
@@ -141,10 +146,10 @@ export class Relay implements UpstreamSink {
         options.refusal ??
         ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal?.(interest)),
     };
-    this.#services = services;
-    const { streamPrefix = '' } = options;
+    const { streamPrefix = '', fetches = everyFetch } = options;
     this.server = new XdsServer(services, options.admission, streamPrefix);
     this.polls = new Polls(services, options.refusesPolls ?? (() => undefined), streamPrefix);
+    this.fetches = new FetchCalls(this.polls, services, fetches);
   }
 
   /** The cache; where each side has an upstream, what is released. */
@@ -263,13 +268,7 @@ export class Relay implements UpstreamSink {
 
   /** Takes a call of a path in `fetchRoutes`. */
   fetch(stream: ServerStream, info: TypeInfo): void {
-    const refusal = this.polls.refusal(stream.peer, info);
-    if (refusal !== undefined) {
-      stream.end(refusal);
-      return;
-    }
-    const { fetchMilliseconds = () => 0 } = this.#options;
-    stream.handle(new FetchCall(info, stream, this.polls, this.#services, fetchMilliseconds()));
+    this.fetches.accept(stream, info, this.#options.fetchMilliseconds?.() ?? 0);
   }
 
   endIfIdle(interest: Interest): void {

@@ -117,6 +117,19 @@ describe('hostile connections', function () {
     expect(good.status, 'one that has asked may be silent').to.equal(undefined);
   });
 
+  it('calls of Fetch have places of max_streams too', async () => {
+    await using relay = await start({ max_streams: 20, first_request_timeout: '4s' });
+    const from = await connection(relay).ready();
+    const path = '/envoy.service.cluster.v3.ClusterDiscoveryService/FetchClusters';
+    const calls = Array.from({ length: 30 }, () => from.call(path));
+    const endings = await Promise.all(calls.map(({ ends }) => ends));
+    const codes = Map.groupBy(endings, ({ code }) => code);
+    expect(codes.get(Code.RESOURCE_EXHAUSTED)).to.have.length(10);
+    expect(codes.get(Code.DEADLINE_EXCEEDED)).to.have.length(20);
+    expect(await relay.metric('downstream_rejected_total', '"streams"')).to.equal(10);
+    await isServed(relay);
+  });
+
   it('a first request that trickles in ends after first_request_timeout too', async () => {
     await using relay = await start({ first_request_timeout: '4s' });
     const [slow] = await silentStreams(relay, 1);

@@ -1,23 +1,25 @@
 import { expect } from 'chai';
 import { Core } from '../../src/core.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { fetchRoutes } from '../../src/downstream/polls/polls.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { LOAD_PATH } from '../../src/model/load.ts';
 import { createLog } from '../../src/observe/log.ts';
-import type { GrpcStatus } from '../../src/wire/grpc-status.ts';
+import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testPeer } from '../support/peers.ts';
 
 /** Remembers whether it was ended. */
 class Stream implements ServerStream {
   readonly path: string;
-  readonly peer: Peer = testPeer();
+  readonly peer: Peer;
   readonly waitedMilliseconds = 0;
   status: GrpcStatus | undefined;
   #handler: StreamHandler | undefined;
 
-  constructor(path: string) {
+  constructor(path: string, peer = testPeer()) {
     this.path = path;
+    this.peer = peer;
   }
 
   header(): undefined {}
@@ -33,15 +35,21 @@ class Stream implements ServerStream {
   }
 }
 
+function coreOf(more = ''): Core {
+  const text = `upstreams: [{ name: a, ads: { endpoints: ["cp:1"] }, load_reports: AGGREGATE }]${more}`;
+  const config = parseConfig(text, 'configuration', {});
+  if (!config.ok) throw new Error(JSON.stringify(config.error));
+  const log = createLog({ level: 'silent' });
+  return new Core(config.value, { log, logLevels: undefined, version: '', processMetrics: false });
+}
+
+const [route] = routes.values();
+const [fetched] = fetchRoutes.values();
+if (route === undefined || fetched === undefined) throw new Error('there is no route');
+
 describe('streams that workers took beyond limits.max_streams', () => {
   it('end, the newest first, and before those that serve clients those that report load', () => {
-    const text = 'upstreams: [{ name: a, ads: { endpoints: ["cp:1"] }, load_reports: AGGREGATE }]';
-    const config = parseConfig(text, 'configuration', {});
-    if (!config.ok) throw new Error(JSON.stringify(config.error));
-    const log = createLog({ level: 'silent' });
-    const core = new Core(config.value, { log, logLevels: undefined, version: '', processMetrics: false });
-    const [route] = routes.values();
-    if (route === undefined) throw new Error('there is no route');
+    const core = coreOf();
     const xds = [1, 2, 3].map(() => new Stream('xds'));
     const reports = [1, 2].map(() => new Stream(LOAD_PATH));
     for (const stream of xds) core.relay.server.accept(stream, route);
@@ -59,5 +67,35 @@ describe('streams that workers took beyond limits.max_streams', () => {
       [false, false],
     ]);
     expect(core.streams).to.equal(2);
+  });
+});
+
+describe('calls of Fetch', () => {
+  const code = ({ status }: Stream) => status?.code;
+
+  it('have places of limits.max_streams while they are open, and lose them first', () => {
+    const core = coreOf('\nlimits: { max_streams: 3 }');
+    const calls = [1, 2, 3, 4].map(() => new Stream('fetch'));
+    for (const call of calls) core.relay.fetch(call, fetched);
+    const exhausted = Code.RESOURCE_EXHAUSTED;
+    expect(calls.map(code)).to.deep.equal([undefined, undefined, undefined, exhausted]);
+    const stream = new Stream('xds');
+    expect(core.relay.server.accept(stream, route)?.code).to.equal(exhausted);
+    calls[0]?.end({ code: Code.OK, message: '' });
+    expect(core.relay.server.accept(stream, route)).to.equal(undefined);
+    expect(core.openStreams).to.equal(3);
+    core.keepOldestStreams(2);
+    expect([stream, ...calls].map(code)).to.deep.equal([undefined, Code.OK, undefined, exhausted, exhausted]);
+    expect(core.openStreams).to.equal(2);
+  });
+
+  it('and of limits.max_streams_per_peer', () => {
+    const core = coreOf('\nlimits: { max_streams_per_peer: 1 }');
+    const peer = testPeer();
+    const calls = [1, 2].map(() => new Stream('fetch', peer));
+    for (const call of calls) core.relay.fetch(call, fetched);
+    expect(calls.map(code)).to.deep.equal([undefined, Code.RESOURCE_EXHAUSTED]);
+    calls[0]?.end({ code: Code.OK, message: '' });
+    expect(peer.account.count('streams')).to.equal(0);
   });
 });

@@ -568,6 +568,7 @@ export class FetchCall implements StreamHandler {
   readonly #services: DownstreamServices;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
+  readonly #closed: () => void;
   #cancel: (() => void) | undefined;
   /** Bytes of the answer that its client has not taken at once. */
   #unread = 0;
@@ -580,8 +581,10 @@ export class FetchCall implements StreamHandler {
     polls: Polls,
     services: DownstreamServices,
     milliseconds: number,
+    closed: () => void,
   ) {
     this.#milliseconds = milliseconds;
+    this.#closed = closed;
     this.#info = info;
     this.#stream = stream;
     this.#polls = polls;
@@ -596,13 +599,13 @@ export class FetchCall implements StreamHandler {
       const { waitedMilliseconds } = this.#stream;
       const more = waitedMilliseconds - waited;
       if (more > 0) this.#timer = this.#waitForRequest(more, refusal, waitedMilliseconds);
-      else this.#refuse(refusal);
+      else this.failFor(refusal);
     });
   }
 
   message(bytes: Charged): void {
     if (this.#cancel !== undefined) {
-      this.#refuse(malformed('a Fetch call takes one DiscoveryRequest: another one came'));
+      this.failFor(malformed('a Fetch call takes one DiscoveryRequest: another one came'));
       return;
     }
     this.#timer.cancel();
@@ -621,7 +624,7 @@ export class FetchCall implements StreamHandler {
       // What its peer has not read of earlier answers.
       const held = peer.account.count(unreadAnswers) === 0 ? undefined : heldTooMuch(peer);
       if (held !== undefined) {
-        this.#refuse(held);
+        this.failFor(held);
         return;
       }
       const { bytes } = outcome.response;
@@ -638,7 +641,7 @@ export class FetchCall implements StreamHandler {
   }
 
   ended(): void {
-    if (this.#cancel === undefined) this.#refuse(missing);
+    if (this.#cancel === undefined) this.failFor(missing);
   }
 
   drained(): void {
@@ -646,7 +649,7 @@ export class FetchCall implements StreamHandler {
   }
 
   faulted(status: GrpcStatus, why?: FaultReason): void {
-    this.#refuse(faulty(status, why));
+    this.failFor(faulty(status, why));
   }
 
   closed(): void {
@@ -656,16 +659,17 @@ export class FetchCall implements StreamHandler {
     account.keeps(-this.#unread);
     this.#unread = 0;
     this.#cancel?.();
+    this.#closed();
   }
 
   progressed(): void {
     this.#timer.cancel();
     const { clock, limits } = this.#services;
     const { stalledMilliseconds } = limits();
-    this.#timer = clock.after(stalledMilliseconds, () => this.#refuse(stalled(stalledMilliseconds)));
+    this.#timer = clock.after(stalledMilliseconds, () => this.failFor(stalled(stalledMilliseconds)));
   }
 
-  #refuse({ reason, status }: Refusal): void {
+  failFor({ reason, status }: Refusal): void {
     this.#services.events.rejected(reason);
     this.#stream.end(status);
   }
