@@ -61,7 +61,7 @@ export class Deframer {
       if (this.#mode === 'stopped') return undefined;
       if (this.#mode === 'paused') {
         const rest = chunk.subarray(at);
-        this.#held = this.#held === undefined ? rest : Buffer.concat([this.#held, rest]);
+        this.#held = this.#held === undefined ? compact(rest) : Buffer.concat([this.#held, rest]);
         return undefined;
       }
       if (this.#prefixRead < prefixLength) {
@@ -195,6 +195,14 @@ export class Deframer {
       giveBack(body?.room);
     }
   }
+}
+
+/** A small part would keep all that it is a part of: the chunk, and what was read from the socket with that. */
+function compact(part: Buffer): Buffer {
+  if (2 * part.length >= part.buffer.byteLength) return part;
+  const own = Buffer.allocUnsafeSlow(part.length);
+  part.copy(own);
+  return own;
 }
 
 /**

@@ -23,6 +23,7 @@ import { largestPiece, sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { explainError, ignoreError } from './node-error.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
+import { UnreadPieces } from './unread-pieces.ts';
 import { VIA_HEADER } from './via.ts';
 
 export interface GrpcServerOptions extends ListenerOptions {
@@ -53,8 +54,8 @@ const noHttp2 =
 
 /** A stream of which nothing is read. */
 interface Unread extends Gatherer {
-  /** So many bytes have come since: a client may send as much as its window allows. */
-  readonly unreadBytes: number;
+  /** Bytes that are kept for it beside what Node has. */
+  readonly keptBytes: number;
 }
 
 /** gRPC on one listener: hot calls as `ServerStream`, the rest to connect-node. */
@@ -64,14 +65,13 @@ export class GrpcServer extends Listener {
   readonly #streams = new Map<Http2ServerStream, ClientConnection>();
   /** While it drains: no hot call is open any more. */
   #whenIdle: (() => void) | undefined;
-  /** What their peers are charged for what they have received meanwhile. */
-  readonly #unread = new Map<Unread, number>();
+  /** What they have received meanwhile: a client may send as much as its window allows. */
+  readonly #unread = new Map<Unread, UnreadPieces>();
   readonly #unreadChecks = new Sweep(this.clock, unreadCheckMs, () => {
-    for (const [stream, before] of this.#unread) {
-      const { unreadBytes } = stream;
-      const excess = stream.peer.account.hold(unreadBytes - before);
-      if (excess === undefined) this.#unread.set(stream, unreadBytes);
-      else stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
+    for (const [stream, pieces] of this.#unread) {
+      const excess = pieces.look(stream.keptBytes);
+      if (excess !== undefined)
+        stream.abandon({ code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
     }
     return this.#unread.size > 0;
   });
@@ -131,15 +131,15 @@ export class GrpcServer extends Listener {
   }
 
   /** It is not read from now on. */
-  stopsReading(stream: Unread): void {
-    if (!this.#unread.has(stream)) this.#unread.set(stream, 0);
+  stopsReading(unread: Unread, stream: ServerHttp2Stream): void {
+    if (!this.#unread.has(unread)) this.#unread.set(unread, new UnreadPieces(stream, unread.peer.account));
     this.#unreadChecks.start();
   }
 
   /** It is read again, or has ended. */
-  readsOn(stream: Unread): void {
-    stream.peer.account.keeps(-(this.#unread.get(stream) ?? 0));
-    this.#unread.delete(stream);
+  readsOn(unread: Unread): void {
+    this.#unread.get(unread)?.release();
+    this.#unread.delete(unread);
   }
 
   /** What a stream brought has to wait for its peer's turn. */
@@ -184,20 +184,17 @@ export class GrpcServer extends Listener {
       waiting.cancel();
       this.readsOn(arrival);
     };
-    const kept = headerBytes(rawHeaders);
     const { refused } = this.#options;
     const arrival: Unread = {
       peer: connection,
-      get unreadBytes() {
-        return stream.readableLength + kept;
-      },
+      keptBytes: headerBytes(rawHeaders),
       abandon(status, why) {
         giveUp();
         refused?.(why);
         refuse(stream, status);
       },
     };
-    this.stopsReading(arrival);
+    this.stopsReading(arrival, stream);
     stream.once('close', giveUp);
   }
 
@@ -403,7 +400,7 @@ class Http2ServerStream implements ServerStream, MessageSink, Unread {
   #stopReading(): void {
     this.#deframer?.pause();
     this.#stream.pause();
-    if (this.#status === undefined) this.#owner.stopsReading(this);
+    if (this.#status === undefined) this.#owner.stopsReading(this, this.#stream);
   }
 
   #readOn(): void {
@@ -418,8 +415,8 @@ class Http2ServerStream implements ServerStream, MessageSink, Unread {
     this.#checkEnded();
   }
 
-  get unreadBytes(): number {
-    return this.#stream.readableLength + (this.#deframer?.heldBytes ?? 0);
+  get keptBytes(): number {
+    return this.#deframer?.heldBytes ?? 0;
   }
 
   /** For HalfSent and GrpcServer. */

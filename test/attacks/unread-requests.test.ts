@@ -1,4 +1,5 @@
 import { connect, constants } from 'node:http2';
+import { connect as tcpConnect } from 'node:net';
 import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { DeltaDiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
@@ -8,6 +9,8 @@ import { ResourceFiles } from '../e2e/support/files.ts';
 import { RelayProcess } from '../e2e/support/relay.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { rawCall } from './support/calls.ts';
+import { block, callFields, data, headers, PREFACE, settings } from './support/frames.ts';
+import { RawConnection } from './support/raw-connection.ts';
 
 const MB = 1 << 20;
 const path = '/envoy.service.cluster.v3.ClusterDiscoveryService/DeltaClusters';
@@ -29,6 +32,9 @@ const request = (subscribe: readonly string[], unsubscribe: readonly string[]): 
 const changes = Buffer.concat(
   Array.from({ length: 3000 }, () => [request(['a'], []), request([], ['a'])]).flat(),
 );
+
+/** Less than a frame may have. */
+const some = changes.subarray(0, 10_000);
 
 describe('what streams send that are not read', () => {
   it('counts as held for its peer: past limits.max_held_bytes_per_peer streams end with a reason', async () => {
@@ -58,6 +64,44 @@ describe('what streams send that are not read', () => {
 
     for (const session of sessions) session.destroy();
     await eventually(async () => expect(await held()).to.be.below(MB));
+  });
+
+  it('counts with what a piece of one byte takes', async () => {
+    const most = 16 * MB;
+    await using stack = new AsyncDisposableStack();
+    const files = stack.use(new ResourceFiles());
+    files.write('cds', new Map([['a', 'x']]));
+    const relay = stack.use(
+      await RelayProcess.startMeasurable({
+        upstreams: [files.upstream],
+        limits: { max_held_bytes_per_peer: most, subscription_changes_per_second: 1 },
+      }),
+    );
+    const before = await relay.memory();
+    const [host = '', port = ''] = relay.xds.split(':');
+    const streams = [1, 3, 5, 7];
+    const connections = Array.from({ length: 3 }, () => {
+      const socket = tcpConnect({ host, port: Number(port) });
+      socket.on('error', () => undefined);
+      return stack.use(new RawConnection(socket));
+    });
+    for (const connection of connections) {
+      await connection.send(PREFACE, settings());
+      for (const stream of streams)
+        await connection.send(headers(stream, block(callFields(path))), data(stream, some));
+      // 600,000 in all, which take 72 MB.
+      for (const stream of streams)
+        for (let sent = 0; sent < 50; sent++)
+          await connection.send(
+            Buffer.concat(Array.from({ length: 1000 }, () => data(stream, Buffer.of(0)))),
+          );
+    }
+    const refused = (): Promise<number> => relay.metric('downstream_rejected_total', 'reason="held_bytes"');
+    await eventually(async () => expect(await refused()).to.be.above(5));
+    expect(await relay.metric('peer_held_bytes')).to.be.below(most);
+    const { used } = await relay.memory();
+    if (process.env['FIGURES'] === '1') process.stdout.write(`${(used - before.used) / MB} MB\n`);
+    expect((used - before.used) / MB).to.be.below(40);
   });
 
   it('is dropped when its client resets the stream or goes, however much is left', async () => {

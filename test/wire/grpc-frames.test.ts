@@ -75,6 +75,18 @@ describe('gRPC frames', () => {
     );
   });
 
+  it('what is held of a chunk does not keep the rest of it', () => {
+    const chunk = Buffer.concat([frameOf(Buffer.alloc(1000)), frameOf(Buffer.from('held'))]);
+    const { deframer, messages } = collector();
+    const [first, second] = cut(chunk, [1005]);
+    deframer.push(first ?? chunk);
+    deframer.pause();
+    deframer.push(second ?? chunk);
+    chunk.fill(0xff);
+    deframer.resume();
+    expect(messages.at(-1)).to.equal('held');
+  });
+
   it('arbitrary bytes never throw, and nothing follows a fault', () => {
     fc.assert(
       fc.property(fc.array(fc.uint8Array({ maxLength: 64 })), (chunks) => {

@@ -12,6 +12,18 @@ import { Code } from '../../src/wire/grpc-status.ts';
 import { problem } from '../../src/wire/http-answer.ts';
 import { type HttpServer, listenHttp } from '../../src/wire/http-server.ts';
 import { VIA_HEADER } from '../../src/wire/via.ts';
+import {
+  block,
+  callFields,
+  data,
+  frame,
+  headers,
+  PREFACE,
+  reset,
+  settings,
+  Type,
+} from '../attacks/support/frames.ts';
+import { RawConnection } from '../attacks/support/raw-connection.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { testAccounts } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -131,6 +143,48 @@ describe('what requests bring and is kept counts as held', () => {
       session.destroy();
       await eventually(() => expect(account.held).to.equal(0));
     });
+
+  describe('of calls that wait for their turn', () => {
+    let connection: RawConnection;
+
+    beforeEach(async () => {
+      const server = await serve(accounts());
+      const [host, port] = server.address.split(':');
+      const socket = connect({ host, port: Number(port), noDelay: true });
+      sockets.push(socket);
+      connection = new RawConnection(socket);
+      await connection.send(PREFACE, settings());
+      await connection.until(() => connection.count(Type.SETTINGS) > 1, 'SETTINGS, and ACK');
+      account.spent(1000);
+    });
+
+    const call = (stream: number): Buffer => headers(stream, block(callFields('/a/b')));
+    const holds = (least: number): Promise<void> =>
+      eventually(() => {
+        clock.advance(100);
+        expect(account.held).to.be.within(least, least + 400);
+      });
+
+    it('each piece of what came, and all that was read with it', async () => {
+      const pieces = 40;
+      await connection.send(call(1), ...Array.from({ length: pieces }, () => data(1, Buffer.of(0))));
+      await holds(pieces * (128 + 10));
+      await connection.send(data(1, Buffer.of(0)), frame(0xaa, 0, 0, Buffer.alloc(2000)));
+      await holds((pieces + 1) * (128 + 10) + 2000);
+      sockets[0]?.destroy();
+      await eventually(() => expect(account.held).to.equal(0));
+    });
+
+    it('what was read at once, of which several have a piece: it counts once, and until the last of them ends', async () => {
+      const read = [call(1), call(3), data(1, Buffer.of(0)), data(3, Buffer.of(0))];
+      await connection.send(...read, frame(0xaa, 0, 0, Buffer.alloc(3000)));
+      await holds(2 * 128 + 3000);
+      await connection.send(reset(1));
+      await holds(128 + 3000);
+      await connection.send(reset(3));
+      await eventually(() => expect(account.held).to.equal(0));
+    });
+  });
 
   for (const name of [':authority', VIA_HEADER]) {
     it(`what is kept of the headers of open calls: ${name}`, async () => {
