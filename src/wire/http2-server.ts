@@ -254,7 +254,7 @@ const noHeaders = {};
 class Http2ServerStream implements ServerStream, MessageSink, Unread {
   readonly path: string;
   readonly peer: Peer;
-  /** Of those that are kept as long as the stream: by Node the authority. */
+  /** Of those that are kept as long as the stream: by Node the authority and the scheme, which may be as long. */
   readonly headerBytes: number;
   readonly #stream: ServerHttp2Stream;
   #headers: Readonly<Record<string, string | string[] | undefined>>;
@@ -283,8 +283,8 @@ class Http2ServerStream implements ServerStream, MessageSink, Unread {
     this.#stream = stream;
     this.#headers = headers;
     this.#owner = owner;
-    const { ':authority': authority, host, [VIA_HEADER]: via } = headers;
-    this.headerBytes = headerBytes([authority ?? host ?? '', String(via ?? '')]);
+    const { ':authority': authority, ':scheme': scheme = '', host, [VIA_HEADER]: via } = headers;
+    this.headerBytes = headerBytes([authority ?? host ?? '', scheme, String(via ?? '')]);
     stream.on('close', () => this.#closed());
   }
 

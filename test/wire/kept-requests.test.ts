@@ -186,7 +186,7 @@ describe('what requests bring and is kept counts as held', () => {
     });
   });
 
-  for (const name of [':authority', VIA_HEADER]) {
+  for (const name of [':authority', ':scheme', VIA_HEADER]) {
     it(`what is kept of the headers of open calls: ${name}`, async () => {
       const server = await serve(accounts());
       const session = await dialHttp2(server.address);
