@@ -70,7 +70,10 @@ export class ClientAuthorities {
     });
   }
 
-  /** Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. */
+  /**
+   * Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. So are
+   * certificates of other clients, which may issue none: they would drive the intermediates out.
+   */
   remember(certificate: X509Certificate): void {
     const chain: X509Certificate[] = [];
     let issuer = certificate.issuerCertificate;
@@ -79,7 +82,7 @@ export class ClientAuthorities {
     }
     for (const intermediate of chain) {
       const isKnown = this.#own.some((one) => isSame(one, intermediate)) || this.#seen.see(intermediate);
-      if (!isKnown && this.vouchFor(intermediate)) this.#seen.show(intermediate);
+      if (!isKnown && intermediate.ca && this.vouchFor(intermediate)) this.#seen.show(intermediate);
     }
   }
 

@@ -128,6 +128,14 @@ describe('authorities of client certificates', () => {
     expect(cpuSeconds() - before).to.be.below(0.5);
   });
 
+  it('keep no certificates of other clients, which would drive the intermediates out', () => {
+    const authorities = new ClientAuthorities(bundle(one));
+    const own = read(leaf(one));
+    for (const behind of [middle, ...Array.from({ length: 257 }, () => leaf(one))])
+      authorities.remember(Object.defineProperty(own, 'issuerCertificate', { value: read(behind), configurable: true }));
+    expect(authorities.vouchFor(read(leaf(middle)))).to.equal(true);
+  });
+
   it('tell whether one of them is gone', () => {
     const authorities = new ClientAuthorities(bundle(one));
     expect(authorities.replace(bundle(other, one))).to.equal(false);
