@@ -1,7 +1,7 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import { Sweep, type Timer } from '../model/clock.ts';
+import { Sweep } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
-import type { InTurns } from '../model/time-slices.ts';
+import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import {
@@ -45,8 +45,6 @@ export const routes: ReadonlyMap<string, Route> = new Map(
 
 /** How often silent and stalled clients are looked for, in milliseconds. */
 const overdueCheckMs = 1000;
-/** Clients are looked at anew for so long before everything else has its turn, and so long is left for that. Milliseconds. */
-const sliceMs = 5;
 
 /** Who may open a stream, and what hears of it. */
 export interface StreamAdmission {
@@ -69,8 +67,7 @@ export class XdsServer {
   /** Of all streams that there were. */
   readonly routes = new Set<Route>();
   /** Streams whose clients are to be looked at anew. */
-  readonly #moving = new Set<XdsStream>();
-  #movingTimer: Timer | undefined;
+  readonly #moving: OverTurns<XdsStream>;
   #lastId = 0;
 
   constructor(services: DownstreamServices, admission: StreamAdmission, streamPrefix: string) {
@@ -78,6 +75,7 @@ export class XdsServer {
     this.#admission = admission;
     this.#streamPrefix = streamPrefix;
     const { clock } = services;
+    this.#moving = new OverTurns(clock, (stream) => stream.pump());
     new Sweep(clock, overdueCheckMs, () => {
       const now = clock.monotonic();
       for (const stream of this.#streams.values()) stream.failIfOverdue(now);
@@ -131,9 +129,8 @@ export class XdsServer {
 
   /** Rules or sides have changed: clients are looked at anew in slices, and each before it asks or is told anything. */
   reidentify(isMeant: (client: ClientContext) => boolean = () => true): void {
-    for (const stream of this.#streams.values())
-      if (stream.client !== undefined && isMeant(stream.client)) this.#moving.add(stream);
-    if (this.#movingTimer === undefined) this.#moveSome();
+    const meant = this.#streams.values().filter(({ client }) => client !== undefined && isMeant(client));
+    this.#moving.addAll(meant);
   }
 
   get isMoving(): boolean {
@@ -145,20 +142,6 @@ export class XdsServer {
     if (!this.#moving.has(stream)) return;
     stream.finishReading();
     if (this.#moving.delete(stream)) stream.reidentify();
-  }
-
-  #moveSome(): void {
-    const { clock } = this.#services;
-    const end = clock.monotonic() + sliceMs;
-    for (const stream of this.#moving) {
-      stream.pump();
-      if (clock.monotonic() > end) break;
-    }
-    if (!this.isMoving) return;
-    this.#movingTimer ??= clock.after(sliceMs, () => {
-      this.#movingTimer = undefined;
-      this.#moveSome();
-    });
   }
 
   changing(stream: XdsStream): void {

@@ -91,10 +91,6 @@ interface LoadServerOptions {
 }
 
 const checkMs = 1000;
-/** So many clients are told in one turn what is asked of them: a few milliseconds. */
-const toldPerTurn = 200;
-/** With a thousand rules, one costs a tenth of a millisecond. Who reports before its turn is looked at first. */
-const renewedPerTurn = 50;
 /** How often it is looked up to which control planes clients report, in checks: they may subscribe to others. */
 const checksForTargets = 5;
 /** A place of an account. */
@@ -119,10 +115,13 @@ export class LoadServer {
   constructor(options: LoadServerOptions) {
     this.options = options;
     this.view = new LoadView(options.clock);
-    this.#untold = new OverTurns(options.clock, toldPerTurn, (stream) => stream.instructed());
-    this.#outdated = new OverTurns(options.clock, renewedPerTurn, (stream) => {
+    this.#untold = new OverTurns(options.clock, (stream) => {
+      this.#untold.delete(stream);
+      stream.instructed();
+    });
+    this.#outdated = new OverTurns(options.clock, (stream) => {
+      this.#outdated.delete(stream);
       stream.reidentify();
-      return 0;
     });
     this.#check(1);
   }
@@ -160,7 +159,7 @@ export class LoadServer {
       if (stream.sessions.values().some(isGone)) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
     for (const stream of this.#streams) stream.rulesChanged();
-    this.#outdated.add(this.#streams);
+    this.#outdated.addAll(this.#streams);
   }
 
   /** Clients may have subscriptions of other control planes now. */
@@ -185,7 +184,7 @@ export class LoadServer {
 
   /** They may be a fleet, so they hear over several turns what is asked of them by then. */
   tell(streams: Iterable<ClientReports>): void {
-    this.#untold.add(streams);
+    this.#untold.addAll(streams);
   }
 
   closed(stream: ClientReports): void {
@@ -322,21 +321,18 @@ class ClientReports implements StreamHandler {
 
   /**
    * Tells the client what is asked of it now. Nothing was asked so far: nothing is said. An empty list would mean all.
-   * Returns how many bytes it had to look at.
    */
-  instructed(): number {
-    if (this.#isOver || this.#blockedSince !== undefined) return 0;
+  instructed(): void {
+    if (this.#isOver || this.#blockedSince !== undefined) return;
     const all = [...this.sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
-    if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return 0;
+    if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
     this.#heard = all;
-    const bytes = all.reduce((sum, { frame }) => sum + frame.length, 0);
     const mayKnow = this.#client?.mayKnow;
     const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one, mayKnow) ?? []));
-    if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return bytes;
+    if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return;
     this.#told = asked;
     if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.monotonic();
-    return bytes;
   }
 
   /** Before anything more of it counts. */

@@ -14,11 +14,7 @@ export const answerGraceMs = 2000;
 const lookupIntervalMs = 5000;
 /** At most so many are asked. What ten relays do not have, the eleventh hardly has. */
 const mostSiblings = 16;
-/** So many interests of a list are subscribed in one turn: a few milliseconds. */
-const prefetchedPerTurn = 500;
-/** For so many new siblings are asked in one turn: 4 µs at each of them. */
-const askedPerTurn = 100;
-/** So many may wait for that. A fleet has fewer: who offers more does not know what clients ask for. */
+/** So many names of lists may wait. A fleet has fewer: who offers more does not know what clients ask for. */
 const mostListed = 1_000_000;
 
 /** The relay: what is cached, and where to put more. */
@@ -80,9 +76,9 @@ export class Siblings {
   constructor(options: SiblingsOptions, sink: SiblingsSink) {
     this.#options = options;
     this.#sink = sink;
-    this.#unasked = new OverTurns(options.clock, askedPerTurn, (interest) => this.#askNew(interest));
-    this.#listed = new OverTurns(options.clock, prefetchedPerTurn, (name) => this.#prefetch(name));
+    this.#unasked = new OverTurns(options.clock, (interest) => this.#askNew(interest));
     this.#grace = new Sweep(options.clock, answerGraceMs / 2, () => this.#waited());
+    this.#listed = new OverTurns(options.clock, (name) => this.#offered(name));
   }
 
   /** The upstream is asked for this. */
@@ -158,10 +154,10 @@ export class Siblings {
   }
 
   /** What is asked for since earlier. To the answer of a wildcard or glob new ones may add something, to that of a name not. */
-  #askNew(interest: Interest): number {
+  #askNew(interest: Interest): void {
+    this.#unasked.delete(interest);
     const mayAdd = isCollection(interest.selector) || !this.#sink.isAnswered(interest);
     if (mayAdd && this.#asked.has(interest)) this.#askEach(interest);
-    return 0;
   }
 
   #wait(interest: Interest): void {
@@ -209,7 +205,7 @@ export class Siblings {
     const others = shuffled(found, this.#options.random).filter(([text]) => !this.#connections.has(text));
     const added = others.slice(0, mostSiblings - this.#connections.size);
     for (const [text, address] of added) this.#connect(text, address);
-    if (added.length > 0) this.#unasked.add(this.#asked);
+    if (added.length > 0) this.#unasked.addAll(this.#asked);
   }
 
   #connect(text: string, address: Address): void {
@@ -228,8 +224,8 @@ export class Siblings {
   /** A removal at a sibling, or a name that it does not have, says nothing: only what is there counts. */
   #heard({ holder, type, version, puts, resolved }: Transaction): void {
     if (type === INTERESTS_TYPE) {
-      const room = mostListed - this.#listed.size;
-      this.#listed.add(puts.values().take(room).map(({ name }) => name));
+      const names = puts.values().map(({ name }) => name);
+      this.#listed.addAll(names.take(mostListed - this.#listed.size));
       return;
     }
     if (puts.length + resolved.length === 0) return;
@@ -244,11 +240,11 @@ export class Siblings {
     if (isFirst) this.#sink.changed();
   }
 
-  #prefetch(name: string): number {
+  #offered(name: string): void {
+    this.#listed.delete(name);
     const interest = interestOfName(name);
-    if (interest === undefined) return 0;
+    if (interest === undefined) return;
     const upstream = this.#sink.servedBy(interest.type, interest.selector);
     if (upstream === this.#options.name) this.#sink.prefetch(interest);
-    return 0;
   }
 }

@@ -97,7 +97,7 @@ export const mutations: readonly Wrong[] = [
     rule: 10,
     file: 'src/load/load-server.ts',
     right: '    if (asked === undefined || this.#told',
-    wrong: '    if (asked !== undefined) return bytes;\n    if (asked === undefined || this.#told',
+    wrong: '    if (asked !== undefined) return;\n    if (asked === undefined || this.#told',
   },
   {
     name: 'what upstream removed is not written',
