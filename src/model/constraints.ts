@@ -179,27 +179,10 @@ function describe(key: string, parameters: Parameters): string {
  */
 export const maxStampedDepth = 1002;
 
-/**
- * What has been read so far of a message. Protobuf lets a message come in pieces: of a oneof the last member wins,
- * but the same member again is merged into the first, so nothing can be judged before the end of the bytes.
- */
-interface Draft {
-  body: Body | undefined;
-  unknown: boolean;
+/** One unknown kind poisons the whole: under NOT or OR, "does not match" would turn into a wrong match. */
+interface Poison {
+  found: boolean;
 }
-
-type Body =
-  | {
-      readonly kind: 'single';
-      key: string;
-      test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
-      unknown: boolean;
-    }
-  | { readonly kind: 'or' | 'and'; readonly of: Draft[] }
-  | { readonly kind: 'not'; readonly of: Draft };
-type Single = Extract<Body, { kind: 'single' }>;
-
-const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
 
 /**
  * Decodes a DynamicParameterConstraints. By hand and not with the generated schema, because the depth has to be
@@ -208,11 +191,9 @@ const emptyDraft = (): Draft => ({ body: undefined, unknown: false });
  */
 function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Expression> {
   const limit = Math.min(maxDepth, maxStampedDepth);
+  const poison = { found: false };
   try {
-    const draft = emptyDraft();
-    readExpression(draft, new MessageReader(bytes), 1, limit);
-    const poison = { found: false };
-    const expression = finish(draft, poison);
+    const expression = readExpression([new MessageReader(bytes)], 1, limit, poison);
     return ok(poison.found ? { kind: 'never' } : expression);
   } catch (error) {
     // The reader of the wire format throws on malformed bytes; this is where its errors become values.
@@ -220,77 +201,75 @@ function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Expressio
   }
 }
 
-function readExpression(draft: Draft, reader: MessageReader, depth: number, limit: number): void {
+/** Of one message, which protobuf lets come in pieces. */
+type Pieces = readonly MessageReader[];
+
+const members: ReadonlySet<number> = new Set([1, 2, 3, 4].map(bytesTag));
+
+/**
+ * Of a oneof the last member wins, but the same member again is another piece of the first. Without `poison` it was not
+ * the last: only what is malformed is refused.
+ */
+function readExpression(pieces: Pieces, depth: number, limit: number, poison?: Poison): Expression {
   if (depth > limit) throw new Error(`nested deeper than ${limit}`);
-  while (reader.next()) {
-    switch (reader.tag) {
-      case bytesTag(1):
-        if (draft.body?.kind !== 'single')
-          draft.body = { kind: 'single', key: '', test: undefined, unknown: false };
-        readSingle(draft.body, reader.message());
-        break;
-      case bytesTag(2):
-      case bytesTag(3): {
-        const kind = reader.tag === bytesTag(2) ? 'or' : 'and';
-        if (draft.body?.kind !== kind) draft.body = { kind, of: [] };
-        readList(draft.body.of, reader.message(), depth + 1, limit);
-        break;
+  let [tag, isUnknown] = [0, false];
+  let member: MessageReader[] = [];
+  for (const reader of pieces) {
+    while (reader.next()) {
+      if (!members.has(reader.tag)) isUnknown = true;
+      else if (reader.tag === tag) member.push(reader.message());
+      else {
+        readMember(tag, member, depth, limit);
+        [tag, member] = [reader.tag, [reader.message()]];
       }
-      case bytesTag(4):
-        if (draft.body?.kind !== 'not') draft.body = { kind: 'not', of: emptyDraft() };
-        readExpression(draft.body.of, reader.message(), depth + 1, limit);
-        break;
-      default:
-        draft.unknown = true;
     }
   }
+  if (isUnknown && tag === 0 && poison !== undefined) poison.found = true;
+  return readMember(tag, member, depth, limit, poison);
 }
 
-function readList(children: Draft[], reader: MessageReader, depth: number, limit: number): void {
-  while (reader.next()) {
-    // A list has no oneof: fields that it may gain one day do not change what it says today.
-    if (reader.tag !== bytesTag(1)) continue;
-    const child = emptyDraft();
-    readExpression(child, reader.message(), depth, limit);
-    children.push(child);
-  }
-}
-
-function readSingle(single: Single, reader: MessageReader): void {
-  while (reader.next()) {
-    if (reader.tag === bytesTag(1)) single.key = reader.text();
-    else if (reader.tag === bytesTag(2)) single.test = { kind: 'value', value: reader.text() };
-    else if (reader.tag === bytesTag(3)) {
-      for (const exists = reader.message(); exists.next(); ); // what is malformed is refused here, too
-      single.test = { kind: 'exists' };
-    } else single.unknown = true;
-  }
-}
-
-/** The whole is poisoned by one unknown kind: under NOT or OR, "does not match" would turn into a wrong match. */
-function finish(draft: Draft, poison: { found: boolean }): Expression {
-  const { body } = draft;
-  if (body === undefined) {
-    if (draft.unknown) poison.found = true;
-    return { kind: 'all' };
-  }
-  switch (body.kind) {
-    case 'single':
-      return finishSingle(body, poison);
-    case 'not':
-      return { kind: 'not', of: finish(body.of, poison) };
-    case 'or':
-    case 'and':
-      return { kind: body.kind, of: body.of.map((child) => finish(child, poison)) };
+function readMember(tag: number, pieces: Pieces, depth: number, limit: number, poison?: Poison): Expression {
+  switch (tag) {
+    case bytesTag(1):
+      return readSingle(pieces, poison);
+    case bytesTag(2):
+      return { kind: 'or', of: readList(pieces, depth + 1, limit, poison) };
+    case bytesTag(3):
+      return { kind: 'and', of: readList(pieces, depth + 1, limit, poison) };
+    case bytesTag(4):
+      return { kind: 'not', of: readExpression(pieces, depth + 1, limit, poison) };
     default:
-      return assertNever(body);
+      return { kind: 'all' };
   }
 }
 
-function finishSingle({ key, test, unknown }: Single, poison: { found: boolean }): Expression {
-  if (test !== undefined)
-    return test.kind === 'value' ? { kind: 'value', key, value: test.value } : { kind: 'exists', key };
-  if (!unknown) throw new Error(`the one for key ${JSON.stringify(key)} has neither value nor exists`);
+function readList(pieces: Pieces, depth: number, limit: number, poison?: Poison): Expression[] {
+  const of: Expression[] = [];
+  for (const reader of pieces) {
+    while (reader.next()) {
+      // A list has no oneof: fields that it may gain one day do not change what it says today.
+      if (reader.tag === bytesTag(1)) of.push(readExpression([reader.message()], depth, limit, poison));
+    }
+  }
+  return of;
+}
+
+function readSingle(pieces: Pieces, poison?: Poison): Expression {
+  let [key, isUnknown] = ['', false];
+  let test: { readonly kind: 'value'; readonly value: string } | { readonly kind: 'exists' } | undefined;
+  for (const reader of pieces) {
+    while (reader.next()) {
+      if (reader.tag === bytesTag(1)) key = reader.text();
+      else if (reader.tag === bytesTag(2)) test = { kind: 'value', value: reader.text() };
+      else if (reader.tag === bytesTag(3)) {
+        for (const exists = reader.message(); exists.next(); ); // what is malformed is refused here, too
+        test = { kind: 'exists' };
+      } else isUnknown = true;
+    }
+  }
+  if (test !== undefined) return { key, ...test };
+  if (poison === undefined) return { kind: 'all' };
+  if (!isUnknown) throw new Error(`the one for key ${JSON.stringify(key)} has neither value nor exists`);
   poison.found = true;
   return { kind: 'all' };
 }
