@@ -1,11 +1,10 @@
-import type { Timer } from '../model/clock.ts';
 import { Rate } from '../model/rate.ts';
 import { lengthOf, type Selection, type SelectionEntry } from '../model/selection.ts';
 import type { TypeInfo } from '../model/types.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { denied, exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
-import type { Peer, ServerStream } from '../wire/server-stream.ts';
+import type { Peer } from '../wire/server-stream.ts';
 import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from './services.ts';
 
 /** One type of a stream. */
@@ -17,7 +16,9 @@ interface AdmittedType extends Subscribed {
 interface AdmittedStream {
   readonly route: { readonly type: unknown };
   readonly types: readonly AdmittedType[];
-  readonly transport: ServerStream;
+  readonly peer: Peer;
+  readonly isPaused: boolean;
+  pauseReading(milliseconds: number): void;
   failFor(refusal: Refusal): void;
 }
 
@@ -37,7 +38,6 @@ export class Quota {
   /** Parameter sets that it has taken since this was last asked. */
   #newSessions = 0;
   #rate: Rate | undefined;
-  #paused: Timer | undefined;
 
   constructor(stream: AdmittedStream, services: DownstreamServices) {
     this.#stream = stream;
@@ -105,31 +105,20 @@ export class Quota {
    */
   spend(changes: number, changed: readonly AdmittedType[]): void {
     const { clock, events, limits } = this.#services;
-    const { transport } = this.#stream;
     const newSessions = this.takenSessions();
     const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
     this.#rate ??= new Rate(() => limits().changesPerSecond, clock.monotonic());
     const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
     const wait = this.#rate.spend(clock.monotonic(), cost);
-    if (this.#paused !== undefined) return;
+    if (this.#stream.isPaused) return;
     if (wait > 0) events.rejected('rate');
     else if (shown < muchShown && newSessions < manySessions) return;
     // After a large one at least until others have had their turn: one read may have brought many.
-    transport.pause();
-    this.#paused = clock.after(wait, () => {
-      this.#paused = undefined;
-      transport.resume();
-    });
-  }
-
-  /** It reads again later. */
-  get isPaused(): boolean {
-    return this.#paused !== undefined;
+    this.#stream.pauseReading(wait);
   }
 
   close(): void {
     this.#services.sessions?.release(this);
-    this.#paused?.cancel();
   }
 
   #admits(client: ClientContext, excess: (limits: StreamLimits) => string | undefined): boolean {
@@ -146,7 +135,7 @@ export class Quota {
       sessions?.release(this);
       return true;
     }
-    const taken = sessions?.take(this, this.#stream.transport.peer.account, subscribed) ?? 0;
+    const taken = sessions?.take(this, this.#stream.peer.account, subscribed) ?? 0;
     if (typeof taken === 'string') {
       this.#stream.failFor(exhausted('upstream_sessions', taken, taken));
       return false;

@@ -1,23 +1,14 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { Sweep } from '../model/clock.ts';
+import type { Result } from '../model/result.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import {
-  denied,
-  faulty,
-  heldBytes,
-  malformed,
-  noFirstRequest,
-  noNode,
-  type Refusal,
-  rulesChanged,
-  stalled,
-} from '../wire/refusal.ts';
-import { RequestTurns } from '../wire/request-turns.ts';
-import { type ErrorDetail, LastNode, type Request, readRequest } from '../wire/requests.ts';
-import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import { ClientStream } from '../wire/client-stream.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { denied, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
+import { type ErrorDetail, type Request, readRequest } from '../wire/requests.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import { heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
   Conversations,
@@ -77,8 +68,8 @@ export class XdsServer {
     const { clock } = services;
     this.#moving = new OverTurns(clock, (stream) => stream.pump());
     new Sweep(clock, overdueCheckMs, () => {
-      const now = clock.monotonic();
-      for (const stream of this.#streams.values()) stream.failIfOverdue(now);
+      const { firstRequestMilliseconds: first, stalledMilliseconds } = services.limits();
+      for (const stream of this.#streams.values()) stream.failIfOverdue(first, stalledMilliseconds);
       return true;
     }).start();
   }
@@ -175,26 +166,17 @@ interface Arrived {
 }
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
-export class XdsStream implements StreamHandler, OrderedStream {
+export class XdsStream extends ClientStream<ClientContext> implements OrderedStream {
   readonly id: string;
   readonly route: Route;
-  readonly transport: ServerStream;
   readonly #services: DownstreamServices;
   readonly #server: XdsServer;
   readonly #types: TypeStream[] = [];
-  readonly #openedAt: number;
-  #client: ClientContext | undefined;
-  readonly #node = new LastNode();
-  #ended = false;
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
   #isReading = false;
-  /** Since when a write waits for the client, which has read nothing since, by the clock; undefined: none does. */
-  #blockedSince: number | undefined;
   /** Bytes that only this client gets and that it has not read. */
   #unread = 0;
   readonly #order: SendOrder;
-  /** Undefined: no request was large yet. */
-  #turns: RequestTurns | undefined;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
   readonly #context: StreamContext;
@@ -206,21 +188,16 @@ export class XdsStream implements StreamHandler, OrderedStream {
     services: DownstreamServices,
     server: XdsServer,
   ) {
+    super(transport, services.clock);
     this.id = id;
     this.route = route;
-    this.transport = transport;
     this.#services = services;
     this.#server = server;
-    this.#openedAt = services.clock.monotonic();
     this.#order = new SendOrder(this, this.#types, services.clock);
     this.#quota = new Quota(this, services);
     const { account: payer } = transport.peer;
     const [wake, changing] = [() => this.pump(), () => this.#changing()];
     this.#context = { services, quota: this.#quota, wake, changing, payer };
-  }
-
-  get client(): ClientContext | undefined {
-    return this.#client;
   }
 
   /** In the order in which types are sent on ADS (protocol §8). */
@@ -239,11 +216,11 @@ export class XdsStream implements StreamHandler, OrderedStream {
   }
 
   get isRelay(): boolean {
-    return this.#client?.relay === true;
+    return this.client?.relay === true;
   }
 
   message(bytes: Charged): void {
-    if (this.#ended) return;
+    if (this.isOver) return;
     const read = readRequest(bytes, this.route.protocol);
     if (!read.ok) {
       this.failFor(malformed(read.error));
@@ -251,18 +228,18 @@ export class XdsStream implements StreamHandler, OrderedStream {
     }
     this.finishReading();
     this.#server.move(this);
-    if (this.#ended) return;
-    const before = this.#client;
-    const client = this.#identify(read.value.node);
-    const type = client === undefined ? undefined : this.#typeOf(read.value.typeUrl);
+    if (this.isOver) return;
+    const before = this.client;
+    const isKnown = this.identify(read.value.node) && !this.isOver;
+    const type = isKnown ? this.#typeOf(read.value.typeUrl) : undefined;
+    const { client } = this;
     if (client === undefined || type === undefined) return;
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
       const arrived = { request, bytes: bytes.length, client, moved };
-      const excess = this.#madeTurns().start(bytesOf(request), () => this.#handleInTurns(type, arrived));
-      if (excess !== undefined) this.failFor(heldBytes(excess));
+      this.handleInTurns(bytesOf(request), () => this.#handleLarge(type, arrived));
       return;
     }
     this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
@@ -270,19 +247,13 @@ export class XdsStream implements StreamHandler, OrderedStream {
     this.#order.resumeOthers();
   }
 
-  /** A closure that is made where the request is would keep the request, too. */
-  #madeTurns(): RequestTurns {
-    this.#turns ??= new RequestTurns(this.transport, this.#services.clock, () => !this.#quota.isPaused);
-    return this.#turns;
-  }
-
-  *#handleInTurns(type: TypeStream, arrived: Arrived): InTurns<void> {
+  *#handleLarge(type: TypeStream, arrived: Arrived): InTurns<void> {
     this.#isReading = true;
     const handled = yield* type.readAhead(arrived.request, arrived.client);
     try {
       yield;
       this.#isReading = false;
-      if (this.#ended) return;
+      if (this.isOver) return;
       this.#handle(type, arrived);
     } finally {
       handled?.();
@@ -299,7 +270,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.failFor(malformed(handled.error));
       return;
     }
-    if (this.#ended) return;
+    if (this.isOver) return;
     this.#order.requested(type);
     this.#count(type, handled.value.kind, client.nodeId, request.error);
     this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
@@ -324,58 +295,34 @@ export class XdsStream implements StreamHandler, OrderedStream {
       this.failIfRefused();
       this.failFor(heldTooMuch(this.transport.peer));
     }
-    if (this.#ended || this.#client?.exempt === true || !(changed || moved || reread)) return;
+    if (this.isOver || this.client?.exempt === true || !(changed || moved || reread)) return;
     this.#quota.spend(changed || moved ? 1 : 0, types);
   }
 
-  /** The client half-closes: it subscribes to nothing any more. */
-  ended(): void {
-    this.end({ code: Code.OK, message: '' });
-  }
-
-  drained(): void {
-    this.#blockedSince = undefined;
+  override drained(): void {
+    super.drained();
     this.#keep(0);
     this.pump();
   }
 
-  progressed(): void {
-    this.#blockedSince = this.#services.clock.monotonic();
-  }
-
-  /** The transport has refused the call: that is counted like every refusal. */
-  faulted(status: GrpcStatus, why?: FaultReason): void {
-    this.failFor(faulty(status, why));
-  }
-
-  closed(): void {
-    this.#ended = true;
+  override closed(): void {
+    super.closed();
     this.#keep(0);
     this.#services.taps.ended(this);
     this.#server.closed(this);
-    this.#turns?.close();
+    this.giveUpReading();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
     this.#quota.close();
   }
 
-  end(status: GrpcStatus): void {
-    if (this.#ended) return;
-    this.#ended = true;
-    this.transport.end(status);
-  }
-
-  finishReading(): void {
-    this.#turns?.finish();
-  }
-
   /** Authorization or derivation rules have changed. */
   reidentify(): void {
-    if (this.#client === undefined || this.#ended) return;
-    const client = this.#services.reapplyRules(this.#client, this.transport.peer);
+    if (this.client === undefined || this.isOver) return;
+    const client = this.#services.reapplyRules(this.client, this.transport.peer);
     // Parameters of locators that the old rules ignored were not kept.
     const needsLocators =
-      client?.trust !== this.#client.trust && this.#types.some((type) => type.hasOwnParameters);
+      client?.trust !== this.client.trust && this.#types.some((type) => type.hasOwnParameters);
     if (client === undefined || needsLocators) {
       this.failFor(rulesChanged);
       return;
@@ -388,37 +335,23 @@ export class XdsStream implements StreamHandler, OrderedStream {
 
   /** Ends a stream that has nothing to say and no upstream that could change this (protocol §8, Upstream outage). */
   failIfUnavailable(): void {
-    this.failFor(this.#ended ? undefined : unavailable(this.#types, this.#services));
+    this.failFor(this.isOver ? undefined : unavailable(this.#types, this.#services));
   }
 
   /** Ends a stream that subscribes to what its upstream refuses. */
   failIfRefused(): void {
-    this.failFor(this.#ended ? undefined : refusedUpstream(this.#types, this.#services));
-  }
-
-  /** Ends a stream whose client has not asked for anything yet, or has not read, for too long. */
-  failIfOverdue(now: number): void {
-    const { stalledMilliseconds, firstRequestMilliseconds } = this.#services.limits();
-    const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
-    if (this.#client === undefined && ready >= firstRequestMilliseconds) {
-      const refusal = noFirstRequest(firstRequestMilliseconds);
-      const logged = `a client (${this.transport.peer.address}) opened a stream: ${refusal.status.message}`;
-      this.failFor({ ...refusal, logged });
-      return;
-    }
-    if (this.#blockedSince === undefined || now - this.#blockedSince < stalledMilliseconds) return;
-    this.failFor(stalled(stalledMilliseconds));
+    this.failFor(this.isOver ? undefined : refusedUpstream(this.#types, this.#services));
   }
 
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     this.#server.move(this);
-    while (this.#blockedSince === undefined && !this.#isReading && !this.#ended)
+    while (!this.isBlocked && !this.#isReading && !this.isOver)
       if (!this.#order.sendNext()) return;
   }
 
   send(type: OrderedType, defers: Defers): boolean {
-    if (this.#ended) return false;
+    if (this.isOver) return false;
     const most = this.#mostBytes;
     const response = type.subscription?.take(defers, most);
     if (response === undefined) return false;
@@ -432,11 +365,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
-    if (!this.transport.write(response.bytes)) {
-      this.#blockedSince = this.#services.clock.monotonic();
-      // What many get is charged to nobody.
-      if (type.subscription?.isShared(response) !== true) this.#keep(length);
-    }
+    // What many get is charged to nobody.
+    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true) this.#keep(length);
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;
@@ -452,30 +382,21 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** Of one response. */
   get #mostBytes(): number {
     const { maxResponseBytes = Number.POSITIVE_INFINITY } = this.#services.limits();
-    return this.#client?.exempt === true ? Number.POSITIVE_INFINITY : maxResponseBytes;
+    return this.client?.exempt === true ? Number.POSITIVE_INFINITY : maxResponseBytes;
   }
 
-  /** What of the node matters, decoded again only when its bytes have changed. */
-  #identify(node: Buffer | undefined): ClientContext | undefined {
-    if (node === undefined) {
-      if (this.#client === undefined) this.failFor(noNode);
-      return this.#client;
-    }
-    if (this.#node.isRepeatedBy(node)) return this.#client;
-    const context = this.#services.context(node, this.transport.peer);
-    if (!context.ok) {
-      this.failFor({ reason: 'node', status: context.error });
-      return undefined;
-    }
-    this.#node.remember(node);
-    if (this.#client === undefined) this.#client = context.value;
-    else this.#reselect(context.value);
-    return this.#ended ? undefined : this.#client;
+  protected read(node: Buffer): Result<ClientContext, GrpcStatus> {
+    return this.#services.context(node, this.transport.peer);
+  }
+
+  protected becomes(client: ClientContext): void {
+    if (this.client === undefined) this.client = client;
+    else this.#reselect(client);
   }
 
   /** After that nobody could tell what it rejects. */
   #changing(): void {
-    if (this.#client?.access.side !== 'canary') return;
+    if (this.client?.access.side !== 'canary') return;
     const rejects = this.#types.some(({ subscription }) => subscription?.responses.state === 'ERROR');
     if (rejects) this.#server.changing(this);
   }
@@ -483,7 +404,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
   /** The same subscriptions of another client, with other parameters. */
   #reselect(client: ClientContext): void {
     this.#changing();
-    this.#client = client;
+    this.client = client;
     for (const type of this.#types) type.reselect(client);
     this.#quota.reselected(client);
   }
@@ -501,7 +422,7 @@ export class XdsStream implements StreamHandler, OrderedStream {
     const type = fixed ?? typeUrl(url);
     const known = this.#types.find(({ info }) => info.url === type);
     if (known !== undefined) return known;
-    const client = this.#client;
+    const client = this.client;
     if (client === undefined) return undefined;
     if (client.access.deniesEverything(fixed)) {
       this.failFor(denied(fixed ?? 'anything'));
@@ -518,10 +439,8 @@ export class XdsStream implements StreamHandler, OrderedStream {
     return created;
   }
 
-  failFor(refusal: Refusal | undefined): void {
-    if (refusal === undefined || this.#ended) return;
-    const { reason, status, logged } = refusal;
-    this.#services.events.rejected(reason, logged, { stream: this, peer: this.transport.peer, status });
-    this.end(status);
+  protected rejected({ reason, status, logged }: Refusal): void {
+    const { peer } = this;
+    this.#services.events.rejected(reason, logged, { stream: this, peer, status });
   }
 }

@@ -11,21 +11,10 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
-import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import {
-  exhausted,
-  faulty,
-  heldBytes,
-  malformed,
-  noFirstRequest,
-  noNode,
-  type Refusal,
-  rulesChanged,
-  stalled,
-} from '../wire/refusal.ts';
-import { RequestTurns } from '../wire/request-turns.ts';
-import { LastNode } from '../wire/requests.ts';
-import type { FaultReason, Peer, ServerStream, StreamHandler } from '../wire/server-stream.ts';
+import { ClientStream } from '../wire/client-stream.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
+import { exhausted, heldBytes, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
+import type { Peer, ServerStream } from '../wire/server-stream.ts';
 import {
   allClusters,
   type Instruction,
@@ -216,7 +205,8 @@ export class LoadServer {
 
   #check(turn: number): void {
     this.options.clock.after(checkMs, () => {
-      for (const stream of [...this.#streams]) stream.failIfOverdue();
+      const { firstRequestTimeoutMs, stalledTimeoutMs } = this.options.limits();
+      for (const stream of [...this.#streams]) stream.failIfOverdue(firstRequestTimeoutMs, stalledTimeoutMs);
       if (turn % checksForTargets === 0) this.chooseAgain();
       this.view.forgetOld();
       this.#check(turn + 1);
@@ -228,13 +218,9 @@ export class LoadServer {
 const largeReport = 32 * 1024;
 
 /** One client's stream of reports. */
-class ClientReports implements StreamHandler {
-  readonly #stream: ServerStream;
+class ClientReports extends ClientStream<ReportingClient> {
   readonly #server: LoadServer;
   readonly #number: number;
-  readonly #openedAt: number;
-  #client: ReportingClient | undefined;
-  readonly #node = new LastNode();
   /** To which it reports, and whose they are. */
   sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
@@ -243,96 +229,61 @@ class ClientReports implements StreamHandler {
   /** Of the sessions, and of the relay. */
   #heard: readonly Instruction[] = [];
   #told: Instruction | undefined;
-  /** Since when it does not read, by the clock; undefined: it does. */
-  #blockedSince: number | undefined;
   /** When its last message came, by `Clock.monotonic()`. */
   #reportedAt = 0;
-  readonly #turns: RequestTurns;
   /** A report is not read to its end yet: nothing that it counts for may go away. */
   isReading = false;
-  /** Its node has changed too often: nothing is read before this. */
-  #paused: Timer | undefined;
   /** Rules have changed since it was last looked at. */
   #mustReidentify = false;
-  #isOver = false;
   #isClosed = false;
 
   constructor(stream: ServerStream, server: LoadServer, number: number) {
-    this.#stream = stream;
+    super(stream, server.options.clock);
     this.#server = server;
     this.#number = number;
-    this.#turns = new RequestTurns(
-      stream,
-      server.options.clock,
-      () => !this.#isOver && this.#paused === undefined,
-    );
-    this.#openedAt = server.options.clock.monotonic();
-  }
-
-  get peer(): Peer {
-    return this.#stream.peer;
   }
 
   get origin(): LoadOrigin {
-    return this.#client?.origin ?? itsOwn;
+    return this.client?.origin ?? itsOwn;
   }
 
   message(bytes: Charged): void {
     if (this.#mustReidentify) this.reidentify();
-    if (this.#isOver) return;
+    if (this.isOver) return;
     const start = lengthOfFirstNode(bytes);
     if (bytes.length - start < largeReport) {
       atOnce(this.#report(bytes, start));
       return;
     }
     const copy = Buffer.from(bytes);
-    const excess = this.#turns.start(copy.length, () => this.#report(copy, start));
-    if (excess !== undefined) this.#fail(heldBytes(excess));
+    this.handleInTurns(copy.length, () => this.#report(copy, start));
   }
 
-  ended(): void {
-    this.#end({ code: Code.OK, message: '' });
-  }
-
-  drained(): void {
-    this.#blockedSince = undefined;
+  override drained(): void {
+    super.drained();
     this.#server.tell([this]);
   }
 
-  progressed(): void {
-    this.#blockedSince = this.#server.options.clock.monotonic();
-  }
-
-  faulted(status: GrpcStatus, why?: FaultReason): void {
-    this.#server.options.events.rejected(faulty(status, why), this.peer);
-  }
-
-  closed(): void {
-    this.#isOver = true;
+  override closed(): void {
+    super.closed();
     this.#isClosed = true;
-    this.#paused?.cancel();
     this.#goIfOver();
-  }
-
-  /** What was read to its last byte counts, also if its client has gone since. */
-  finishReading(): void {
-    this.#turns.finish();
   }
 
   /**
    * Tells the client what is asked of it now. Nothing was asked so far: nothing is said. An empty list would mean all.
    */
   instructed(): void {
-    if (this.#isOver || this.#blockedSince !== undefined) return;
+    if (this.isOver || this.isBlocked) return;
     const all = [...this.sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
     this.#heard = all;
-    const mayKnow = this.#client?.mayKnow;
+    const mayKnow = this.client?.mayKnow;
     const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one, mayKnow) ?? []));
     if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return;
     this.#told = asked;
-    if (!this.#stream.write(asked.frame)) this.#blockedSince = this.#server.options.clock.monotonic();
+    this.write(asked.frame);
   }
 
   /** Before anything more of it counts. */
@@ -343,42 +294,27 @@ class ClientReports implements StreamHandler {
   /** By new rules, when what is read is read to its end. */
   reidentify(): void {
     this.#mustReidentify = this.isReading;
-    if (this.isReading || this.#isOver || this.#client === undefined) return;
-    const again = this.#client.byNewRules();
+    if (this.isReading || this.isOver || this.client === undefined) return;
+    const again = this.client.byNewRules();
     if (again === undefined) {
-      this.#fail(rulesChanged);
+      this.failFor(rulesChanged);
       return;
     }
-    this.#client = again;
+    this.client = again;
     // It may be allowed to know others now.
     this.#heard = [];
     this.choose();
-  }
-
-  failFor(refusal: Refusal): void {
-    this.#fail(refusal);
-  }
-
-  failIfOverdue(): void {
-    if (this.#client !== undefined && this.#blockedSince === undefined) return;
-    const { clock, limits } = this.#server.options;
-    const { firstRequestTimeoutMs: first, stalledTimeoutMs } = limits();
-    const now = clock.monotonic();
-    if (this.#client === undefined && now - this.#openedAt - this.#stream.waitedMilliseconds >= first)
-      this.#fail(noFirstRequest(first));
-    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledTimeoutMs)
-      this.#fail(stalled(stalledTimeoutMs));
   }
 
   /** `start`: behind its node, if that is its first field. */
   *#report(bytes: Buffer, start: number): InTurns<void> {
     this.isReading = true;
     try {
-      const isFirst = this.#client === undefined;
-      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
+      const isFirst = this.client === undefined;
+      if (this.identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
     } catch (thrown) {
       const cause = errorMessage(thrown);
-      this.#fail(
+      this.failFor(
         thrown instanceof TooMuchNoted ? heldBytes(cause) : malformed(`malformed LoadStatsRequest: ${cause}`),
       );
     }
@@ -387,52 +323,38 @@ class ClientReports implements StreamHandler {
     if (this.#mustReidentify) this.reidentify();
   }
 
-  /** By the node, which Envoy sends with each report. False: the stream is over. */
-  #identify(node: Buffer | undefined): boolean {
-    if (node === undefined) {
-      if (this.#client === undefined) this.#fail(noNode);
-      return this.#client !== undefined;
-    }
-    if (this.#node.isRepeatedBy(node)) return true;
-    const read = this.#server.options.identify(node, this.peer, this.#number);
-    if (!read.ok) {
-      this.#fail({ reason: 'node', status: read.error });
-      return false;
-    }
-    if (this.#client !== undefined) this.#spend();
-    this.#client = read.value;
+  protected read(node: Buffer): Result<ReportingClient, GrpcStatus> {
+    return this.#server.options.identify(node, this.peer, this.#number);
+  }
+
+  protected becomes(client: ReportingClient): void {
+    if (this.client !== undefined) this.#spend();
+    this.client = client;
     this.#heard = [];
-    this.#node.remember(node);
     this.choose();
-    return true;
   }
 
   /** Another node may open sessions, so it costs as much as a change of subscriptions does. */
   #spend(): void {
-    const { events, clock } = this.#server.options;
     const wait = this.peer.account.changed(1);
     if (wait === 0) return;
-    events.rejected({ reason: 'rate' }, this.peer);
-    this.#stream.pause();
-    this.#paused = clock.after(wait, () => {
-      this.#paused = undefined;
-      if (!this.isReading && !this.#isOver) this.#stream.resume();
-    });
+    this.#server.options.events.rejected({ reason: 'rate' }, this.peer);
+    this.pauseReading(wait);
   }
 
   /** Asked for each stream every few seconds: where nothing has changed, nothing is done. */
   chooseAgain(): void {
-    if (this.isReading || this.#isOver || this.#client === undefined) return;
-    const isSame = this.#client.targets() === this.#targets && this.#targets.length === this.sessions.size;
+    if (this.isReading || this.isOver || this.client === undefined) return;
+    const isSame = this.client.targets() === this.#targets && this.#targets.length === this.sessions.size;
     if (!isSame || this.sessions.values().some(({ isOver }) => isOver)) this.choose();
   }
 
   /** To whom it reports. A session that it reports to already knows what it has said. */
   choose(): void {
-    if (this.#isOver || this.#client === undefined) return;
+    if (this.isOver || this.client === undefined) return;
     const { maxLoadReportClusters } = this.#server.options.limits();
     const most = this.peer.account.exempt ? Number.POSITIVE_INFINITY : maxLoadReportClusters;
-    const targets = this.#client.targets();
+    const targets = this.client.targets();
     this.#targets = targets;
     const before = this.sessions;
     this.sessions = new Set(targets.flatMap((target) => this.#server.session(target, this) ?? []));
@@ -443,7 +365,7 @@ class ClientReports implements StreamHandler {
 
   /** Of a report into each session's sums, or into none. */
   #readings(): readonly [Reading, ...Reading[]] {
-    const mayKnow = this.#client?.mayKnow;
+    const mayKnow = this.client?.mayKnow;
     const readings: Reading[] = [];
     for (const session of this.sessions) {
       const reading = session.reading(this, mayKnow);
@@ -466,33 +388,29 @@ class ClientReports implements StreamHandler {
       for (const reading of readings) reading.close();
     }
     const now = clock.monotonic();
-    const of = this.#client?.of;
+    const of = this.client?.of;
     if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
     if (!isFirst || totals.clusters > 0) {
       for (const session of this.sessions) session.received.inc();
-      this.#client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
+      this.client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
     }
     this.#reportedAt = now;
     if (left > 0) events.left(left);
   }
 
-  #fail(refusal: Refusal): void {
-    if (this.#isOver) return;
-    this.#server.options.events.rejected(refusal, this.peer);
-    this.#end(refusal.status);
+  protected rejected({ reason }: Refusal): void {
+    this.#server.options.events.rejected({ reason }, this.peer);
   }
 
-  #end(status: GrpcStatus): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+  override end(status: GrpcStatus): void {
+    super.end(status);
     this.#goIfOver();
-    this.#stream.end(status);
   }
 
   #goIfOver(): void {
-    if (!this.#isOver || this.isReading) return;
-    this.#client?.left();
-    this.#client = undefined;
+    if (!this.isOver || this.isReading) return;
+    this.client?.left();
+    this.client = undefined;
     for (const session of this.sessions) session.leave(this);
     this.sessions = new Set();
     if (this.#isClosed) this.#server.closed(this);

@@ -1,6 +1,6 @@
 import { DRAINING } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import type { FaultReason } from './server-stream.ts';
+import type { FaultReason, Peer } from './server-stream.ts';
 
 /** Why a stream must end, or is not taken. */
 export interface Refusal {
@@ -39,13 +39,11 @@ export const faulty = (status: GrpcStatus, why?: FaultReason): Refusal => ({
   status,
 });
 
-export const noFirstRequest = (milliseconds: number): Refusal => ({
-  reason: 'first_request',
-  status: {
-    code: Code.DEADLINE_EXCEEDED,
-    message: `no request came within ${milliseconds} ms (limits.first_request_timeout)`,
-  },
-});
+export function noFirstRequest(milliseconds: number, { address }: Pick<Peer, 'address'>): Refusal {
+  const message = `no request came within ${milliseconds} ms (limits.first_request_timeout)`;
+  const logged = `a client (${address}) opened a stream: ${message}`;
+  return { reason: 'first_request', status: { code: Code.DEADLINE_EXCEEDED, message }, logged };
+}
 
 export const stalled = (milliseconds: number): Refusal =>
   exhausted('stalled', `the client has not read for ${milliseconds} ms (limits.stalled_timeout)`);

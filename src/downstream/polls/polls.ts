@@ -590,7 +590,8 @@ export class FetchCall implements StreamHandler {
     this.#polls = polls;
     this.#services = services;
     const { firstRequestMilliseconds } = services.limits();
-    this.#timer = this.#waitForRequest(firstRequestMilliseconds, noFirstRequest(firstRequestMilliseconds));
+    const refusal = noFirstRequest(firstRequestMilliseconds, stream.peer);
+    this.#timer = this.#waitForRequest(firstRequestMilliseconds, refusal);
   }
 
   /** The call may have been kept waiting for its peer's turn, for so long already: that does not count. */

@@ -1,0 +1,205 @@
+import type { Charged } from '../model/brand.ts';
+import type { Clock, Timer } from '../model/clock.ts';
+import type { Result } from '../model/result.ts';
+import { atOnce, type InTurns } from '../model/time-slices.ts';
+import { Code, type GrpcStatus } from './grpc-status.ts';
+import { faulty, heldBytes, noFirstRequest, noNode, type Refusal, stalled } from './refusal.ts';
+import { LastNode } from './requests.ts';
+import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
+
+/**
+ * A stream of one client, whatever it asks: who it is by its node, and how long it may take. A large request is handled
+ * over several turns of the event loop, so that it does not hold up other clients. Nothing more is read from its own
+ * client meanwhile.
+ */
+export abstract class ClientStream<Client> implements StreamHandler {
+  readonly transport: ServerStream;
+  /** Undefined: it has not said yet who it is. Its class alone sets it. */
+  client: Client | undefined;
+  /** Nothing more is said on it. */
+  protected isOver = false;
+  readonly #clock: Clock;
+  readonly #openedAt: number;
+  readonly #node = new LastNode();
+  /** Since when a write waits for the client, which has read nothing since, by the clock; undefined: none does. */
+  #blockedSince: number | undefined;
+  /** Nothing is read before that. */
+  #paused: Timer | undefined;
+  /** What is left of a large request. */
+  #turns: InTurns<void> | undefined;
+  #nextTurn: Timer | undefined;
+  #heldBytes = 0;
+  #isRunning = false;
+
+  constructor(transport: ServerStream, clock: Clock) {
+    this.transport = transport;
+    this.#clock = clock;
+    this.#openedAt = clock.monotonic();
+  }
+
+  abstract message(bytes: Charged): void;
+  /** Who a node is. The error ends the stream. */
+  protected abstract read(node: Buffer): Result<Client, GrpcStatus>;
+  /** The first node has come, or another than before. */
+  protected abstract becomes(client: Client): void;
+  /** It ends with this, which is to be counted. */
+  protected abstract rejected(refusal: Refusal): void;
+
+  get peer(): Peer {
+    return this.transport.peer;
+  }
+
+  /** The client has not read what was written last. */
+  protected get isBlocked(): boolean {
+    return this.#blockedSince !== undefined;
+  }
+
+  get isPaused(): boolean {
+    return this.#paused !== undefined;
+  }
+
+  /** The client half-closes: it wants nothing any more. */
+  ended(): void {
+    this.end({ code: Code.OK, message: '' });
+  }
+
+  drained(): void {
+    this.#blockedSince = undefined;
+  }
+
+  progressed(): void {
+    this.#blockedSince = this.#clock.monotonic();
+  }
+
+  /** The transport has refused the call: that is counted like every refusal. */
+  faulted(status: GrpcStatus, why?: FaultReason): void {
+    this.failFor(faulty(status, why));
+  }
+
+  closed(): void {
+    this.isOver = true;
+    this.#paused?.cancel();
+  }
+
+  end(status: GrpcStatus): void {
+    if (this.isOver) return;
+    this.isOver = true;
+    this.transport.end(status);
+  }
+
+  failFor(refusal: Refusal | undefined): void {
+    if (refusal === undefined || this.isOver) return;
+    this.rejected(refusal);
+    this.end(refusal.status);
+  }
+
+  /** Ends it if its client has not asked for anything yet, or has not read, for so many milliseconds. */
+  failIfOverdue(firstRequestMs: number, stalledMs: number): void {
+    const now = this.#clock.monotonic();
+    const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
+    if (this.client === undefined && ready >= firstRequestMs)
+      this.failFor(noFirstRequest(firstRequestMs, this.peer));
+    else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledMs)
+      this.failFor(stalled(stalledMs));
+  }
+
+  /** False: nothing more should be written until `drained`. */
+  protected write(frame: Buffer): boolean {
+    const isRead = this.transport.write(frame);
+    if (!isRead) this.progressed();
+    return isRead;
+  }
+
+  /** True: it is known who the client is. A node is read again only when its bytes have changed (protocol §3.1). */
+  protected identify(node: Buffer | undefined): boolean {
+    if (node === undefined) {
+      if (this.client === undefined) this.failFor(noNode);
+    } else if (!this.#node.isRepeatedBy(node)) {
+      const read = this.read(node);
+      if (!read.ok) {
+        this.failFor({ reason: 'node', status: read.error });
+        return false;
+      }
+      this.#node.remember(node);
+      this.becomes(read.value);
+    }
+    return this.client !== undefined;
+  }
+
+  /** Nothing is read for so long. */
+  pauseReading(milliseconds: number): void {
+    this.#paused?.cancel();
+    this.transport.pause();
+    this.#paused = this.#clock.after(milliseconds, () => {
+      this.#paused = undefined;
+      this.#readOn();
+    });
+  }
+
+  /** `bytes`: of a copy of the request. If its peer's account has no room for them the stream ends. */
+  protected handleInTurns(bytes: number, turns: () => InTurns<void>): void {
+    const excess = this.peer.account.hold(bytes);
+    if (excess !== undefined) {
+      this.failFor(heldBytes(excess));
+      return;
+    }
+    this.#heldBytes = bytes;
+    this.transport.pause();
+    this.#turns = turns();
+    this.#takeTurn();
+  }
+
+  /** Does the rest in this turn: what comes next must find the request handled. */
+  finishReading(): void {
+    const turns = this.#turns;
+    if (turns === undefined || this.#isRunning) return;
+    this.#turns = undefined;
+    this.giveUpReading();
+    atOnce(turns);
+    this.#readOn();
+  }
+
+  /** What is not done yet of a large request. */
+  protected giveUpReading(): void {
+    if (!this.#isRunning) this.#turns?.return();
+    this.#turns = undefined;
+    this.#nextTurn?.cancel();
+    this.peer.account.hold(-this.#heldBytes);
+    this.#heldBytes = 0;
+  }
+
+  #takeTurn(): void {
+    const turns = this.#turns;
+    if (turns === undefined) return;
+    const { account } = this.peer;
+    const { done } = account.work(() => this.#run(turns));
+    if (this.#turns === undefined) {
+      // Given up meanwhile.
+      turns.return();
+      return;
+    }
+    if (done !== true) {
+      this.#nextTurn = this.#clock.after(0, () => {
+        // Its peer may have had its turn, or all peers together.
+        if (account.mustWait) account.wait(() => this.#takeTurn());
+        else this.#takeTurn();
+      });
+      return;
+    }
+    this.giveUpReading();
+    this.#readOn();
+  }
+
+  #run(turns: InTurns<void>): IteratorResult<undefined, void> {
+    this.#isRunning = true;
+    try {
+      return turns.next();
+    } finally {
+      this.#isRunning = false;
+    }
+  }
+
+  #readOn(): void {
+    if (!this.isOver && !this.isPaused && this.#turns === undefined) this.transport.resume();
+  }
+}
