@@ -1,10 +1,9 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { Sweep } from '../model/clock.ts';
-import type { Result } from '../model/result.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
-import { ClientStream } from '../wire/client-stream.ts';
+import { ClientStream, overdueCheckMs } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { denied, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
 import { type ErrorDetail, type Request, readRequest } from '../wire/requests.ts';
@@ -33,9 +32,6 @@ export const routes: ReadonlyMap<string, Route> = new Map(
       [`/${ADS_SERVICE}/DeltaAggregatedResources`, { protocol: 'delta', type: undefined, service: 'ads' }],
     ]),
 );
-
-/** How often silent and stalled clients are looked for, in milliseconds. */
-const overdueCheckMs = 1000;
 
 /** Who may open a stream, and what hears of it. */
 export interface StreamAdmission {
@@ -230,9 +226,9 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#server.move(this);
     if (this.isOver) return;
     const before = this.client;
-    const isKnown = this.identify(read.value.node) && !this.isOver;
-    const type = isKnown ? this.#typeOf(read.value.typeUrl) : undefined;
+    this.#identify(read.value.node);
     const { client } = this;
+    const type = client === undefined || this.isOver ? undefined : this.#typeOf(read.value.typeUrl);
     if (client === undefined || type === undefined) return;
     // A changed node may change the parameters of every subscription.
     const moved = before !== undefined && before !== client;
@@ -385,13 +381,13 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     return this.client?.exempt === true ? Number.POSITIVE_INFINITY : maxResponseBytes;
   }
 
-  protected read(node: Buffer): Result<ClientContext, GrpcStatus> {
-    return this.#services.context(node, this.transport.peer);
-  }
-
-  protected becomes(client: ClientContext): void {
-    if (this.client === undefined) this.client = client;
-    else this.#reselect(client);
+  #identify(shown: Buffer | undefined): void {
+    const node = this.newNode(shown);
+    const context = node && this.#services.context(node, this.peer);
+    if (context === undefined) return;
+    if (!context.ok) this.failFor({ reason: 'node', status: context.error });
+    else if (this.client === undefined) this.client = context.value;
+    else this.#reselect(context.value);
   }
 
   /** After that nobody could tell what it rejects. */

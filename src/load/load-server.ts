@@ -11,7 +11,7 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
-import { ClientStream } from '../wire/client-stream.ts';
+import { ClientStream, overdueCheckMs } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { exhausted, heldBytes, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
@@ -79,7 +79,6 @@ interface LoadServerOptions {
   };
 }
 
-const checkMs = 1000;
 /** How often it is looked up to which control planes clients report, in checks: they may subscribe to others. */
 const checksForTargets = 5;
 /** A place of an account. */
@@ -204,7 +203,7 @@ export class LoadServer {
   }
 
   #check(turn: number): void {
-    this.options.clock.after(checkMs, () => {
+    this.options.clock.after(overdueCheckMs, () => {
       const { firstRequestTimeoutMs, stalledTimeoutMs } = this.options.limits();
       for (const stream of [...this.#streams]) stream.failIfOverdue(firstRequestTimeoutMs, stalledTimeoutMs);
       if (turn % checksForTargets === 0) this.chooseAgain();
@@ -311,7 +310,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.isReading = true;
     try {
       const isFirst = this.client === undefined;
-      if (this.identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
+      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
     } catch (thrown) {
       const cause = errorMessage(thrown);
       this.failFor(
@@ -323,15 +322,21 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (this.#mustReidentify) this.reidentify();
   }
 
-  protected read(node: Buffer): Result<ReportingClient, GrpcStatus> {
-    return this.#server.options.identify(node, this.peer, this.#number);
-  }
-
-  protected becomes(client: ReportingClient): void {
-    if (this.client !== undefined) this.#spend();
-    this.client = client;
-    this.#heard = [];
-    this.choose();
+  /** True: it is known who the client is. */
+  #identify(shown: Buffer | undefined): boolean {
+    const node = this.newNode(shown);
+    const read = node && this.#server.options.identify(node, this.peer, this.#number);
+    if (read?.ok === false) {
+      this.failFor({ reason: 'node', status: read.error });
+      return false;
+    }
+    if (read !== undefined) {
+      if (this.client !== undefined) this.#spend();
+      this.client = read.value;
+      this.#heard = [];
+      this.choose();
+    }
+    return this.client !== undefined;
   }
 
   /** Another node may open sessions, so it costs as much as a change of subscriptions does. */

@@ -1,11 +1,13 @@
 import type { Charged } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
-import type { Result } from '../model/result.ts';
 import { atOnce, type InTurns } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { faulty, heldBytes, noFirstRequest, noNode, type Refusal, stalled } from './refusal.ts';
 import { LastNode } from './requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
+
+/** How often silent and stalled clients are looked for, in milliseconds. */
+export const overdueCheckMs = 1000;
 
 /**
  * A stream of one client, whatever it asks: who it is by its node, and how long it may take. A large request is handled
@@ -38,10 +40,6 @@ export abstract class ClientStream<Client> implements StreamHandler {
   }
 
   abstract message(bytes: Charged): void;
-  /** Who a node is. The error ends the stream. */
-  protected abstract read(node: Buffer): Result<Client, GrpcStatus>;
-  /** The first node has come, or another than before. */
-  protected abstract becomes(client: Client): void;
   /** It ends with this, which is to be counted. */
   protected abstract rejected(refusal: Refusal): void;
 
@@ -110,20 +108,10 @@ export abstract class ClientStream<Client> implements StreamHandler {
     return isRead;
   }
 
-  /** True: it is known who the client is. A node is read again only when its bytes have changed (protocol §3.1). */
-  protected identify(node: Buffer | undefined): boolean {
-    if (node === undefined) {
-      if (this.client === undefined) this.failFor(noNode);
-    } else if (!this.#node.isRepeatedBy(node)) {
-      const read = this.read(node);
-      if (!read.ok) {
-        this.failFor({ reason: 'node', status: read.error });
-        return false;
-      }
-      this.#node.remember(node);
-      this.becomes(read.value);
-    }
-    return this.client !== undefined;
+  /** Of a request, if it is to be read: that is done again only when its bytes have changed (protocol §3.1). */
+  protected newNode(node: Buffer | undefined): Buffer | undefined {
+    if (node === undefined && this.client === undefined) this.failFor(noNode);
+    return node !== undefined && this.#node.isNew(node) ? node : undefined;
   }
 
   /** Nothing is read for so long. */

@@ -342,13 +342,13 @@ export class LastNode {
   #length = -1;
   #digest = 0;
 
-  isRepeatedBy(node: Buffer): boolean {
-    return node.length === this.#length && nodeDigest(node) === this.#digest;
-  }
-
-  remember(node: Buffer): void {
+  /** False: it is this one again. */
+  isNew(node: Buffer): boolean {
+    const digest = nodeDigest(node);
+    if (node.length === this.#length && digest === this.#digest) return false;
     this.#length = node.length;
-    this.#digest = nodeDigest(node);
+    this.#digest = digest;
+    return true;
   }
 }
 

@@ -9,19 +9,11 @@ import { keptError } from '../../model/text.ts';
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
+import { ClientStream, overdueCheckMs } from '../../wire/client-stream.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
-import {
-  denied,
-  draining,
-  exhausted,
-  faulty,
-  malformed,
-  noFirstRequest,
-  type Refusal,
-  stalled,
-} from '../../wire/refusal.ts';
+import { denied, draining, exhausted, malformed, type Refusal } from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
-import type { FaultReason, Peer, ServerStream, StreamHandler } from '../../wire/server-stream.ts';
+import type { Peer, ServerStream } from '../../wire/server-stream.ts';
 import {
   deniedAll,
   excessOf,
@@ -561,65 +553,55 @@ const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 const unreadAnswers = 'answers to Fetch that are not read';
 
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
-export class FetchCall implements StreamHandler {
+export class FetchCall extends ClientStream<ReadPoll> {
   readonly #info: TypeInfo;
-  readonly #stream: ServerStream;
   readonly #polls: Polls;
-  readonly #services: DownstreamServices;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
   readonly #closed: () => void;
+  /** While it waits for its request, or for a client that does not read. */
+  readonly #overdue: Sweep;
   #cancel: (() => void) | undefined;
   /** Bytes of the answer that its client has not taken at once. */
   #unread = 0;
-  /** For the request, and then for a client that does not read. */
-  #timer: Timer;
 
   constructor(
     info: TypeInfo,
     stream: ServerStream,
     polls: Polls,
-    services: DownstreamServices,
+    { clock, limits }: DownstreamServices,
     milliseconds: number,
     closed: () => void,
   ) {
+    super(stream, clock);
     this.#milliseconds = milliseconds;
-    this.#closed = closed;
     this.#info = info;
-    this.#stream = stream;
     this.#polls = polls;
-    this.#services = services;
-    const { firstRequestMilliseconds } = services.limits();
-    const refusal = noFirstRequest(firstRequestMilliseconds, stream.peer);
-    this.#timer = this.#waitForRequest(firstRequestMilliseconds, refusal);
-  }
-
-  /** The call may have been kept waiting for its peer's turn, for so long already: that does not count. */
-  #waitForRequest(milliseconds: number, refusal: Refusal, waited = 0): Timer {
-    return this.#services.clock.after(milliseconds, () => {
-      const { waitedMilliseconds } = this.#stream;
-      const more = waitedMilliseconds - waited;
-      if (more > 0) this.#timer = this.#waitForRequest(more, refusal, waitedMilliseconds);
-      else this.failFor(refusal);
+    this.#closed = closed;
+    this.#overdue = new Sweep(clock, overdueCheckMs, () => {
+      const { firstRequestMilliseconds, stalledMilliseconds } = limits();
+      this.failIfOverdue(firstRequestMilliseconds, stalledMilliseconds);
+      return !this.isOver && (this.client === undefined || this.isBlocked);
     });
+    this.#overdue.start();
   }
 
   message(bytes: Charged): void {
-    if (this.#cancel !== undefined) {
+    if (this.isOver) return;
+    if (this.client !== undefined) {
       this.failFor(malformed('a Fetch call takes one DiscoveryRequest: another one came'));
       return;
     }
-    this.#timer.cancel();
-    const { peer } = this.#stream;
+    const { peer } = this;
     const read = this.#polls.read(this.#info, bytes, peer, 'fetch');
     if (!read.ok) {
-      this.#stream.end(read.error);
+      this.end(read.error);
       return;
     }
-    this.#cancel = () => {};
+    this.client = read.value;
     this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) => {
       if (outcome.kind !== 'response') {
-        this.#stream.end(outcome.kind === 'refused' ? outcome.status : ended);
+        this.end(outcome.kind === 'refused' ? outcome.status : ended);
         return;
       }
       // What its peer has not read of earlier answers.
@@ -630,32 +612,30 @@ export class FetchCall implements StreamHandler {
       }
       const { bytes } = outcome.response;
       this.#polls.sent(read.value, outcome, bytes);
-      if (this.#stream.write(bytes)) {
-        this.#stream.end(ended);
+      if (this.write(bytes)) {
+        this.end(ended);
         return;
       }
       this.#unread = bytes.length;
       peer.account.keeps(this.#unread);
       peer.account.enter(unreadAnswers);
-      this.progressed();
+      this.#overdue.start();
     });
   }
 
-  ended(): void {
-    if (this.#cancel === undefined) this.failFor(missing);
+  /** The client half-closes after its request. */
+  override ended(): void {
+    if (this.client === undefined) this.failFor(missing);
   }
 
-  drained(): void {
-    this.#stream.end(ended);
+  override drained(): void {
+    this.end(ended);
   }
 
-  faulted(status: GrpcStatus, why?: FaultReason): void {
-    this.failFor(faulty(status, why));
-  }
-
-  closed(): void {
-    this.#timer.cancel();
-    const { account } = this.#stream.peer;
+  override closed(): void {
+    super.closed();
+    this.#overdue.stop();
+    const { account } = this.peer;
     if (this.#unread > 0) account.leave(unreadAnswers);
     account.keeps(-this.#unread);
     this.#unread = 0;
@@ -663,16 +643,8 @@ export class FetchCall implements StreamHandler {
     this.#closed();
   }
 
-  progressed(): void {
-    this.#timer.cancel();
-    const { clock, limits } = this.#services;
-    const { stalledMilliseconds } = limits();
-    this.#timer = clock.after(stalledMilliseconds, () => this.failFor(stalled(stalledMilliseconds)));
-  }
-
-  failFor({ reason, status }: Refusal): void {
-    this.#services.events.rejected(reason);
-    this.#stream.end(status);
+  protected rejected(refusal: Refusal): void {
+    this.#polls.rejected(refusal);
   }
 }
 
