@@ -136,7 +136,8 @@ export function readSotwResource(entry: Buffer): IncomingResource {
   return { ...wrapped, name: ownName(readAny(wrapped.any)) };
 }
 
-const plain: IncomingResource = {
+/** Of one that has no Resource around it. */
+export const plain: IncomingResource = {
   name: '',
   constraints: noBytes,
   version: '',
@@ -215,7 +216,7 @@ const partLevel = 2;
  * is there once, and is text. Else the resource is a singleton of its type with the empty name, as Istio's NameTable
  * is, whose field 1 is a map.
  */
-function ownName({ typeUrl, value }: ReturnType<typeof readAny>): string {
+export function ownName({ typeUrl, value }: ReturnType<typeof readAny>): string {
   const reader = new MessageReader(value);
   if (isKnownType(typeUrl)) {
     let last = '';

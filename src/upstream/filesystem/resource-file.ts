@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { extname } from 'node:path';
 import { fromBinary, ScalarType, toBinary } from '@bufbuild/protobuf';
-import { type Any, AnySchema, durationMs } from '@bufbuild/protobuf/wkt';
+import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import {
   type Document,
   isAlias,
@@ -15,25 +15,24 @@ import {
   parseDocument,
   visit,
 } from 'yaml';
-import { MetadataSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import {
   type DiscoveryResponse,
   DiscoveryResponseSchema,
-  DynamicParameterConstraintsSchema,
-  type Resource,
   ResourceSchema,
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
-import { type Constraints, parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
+import { parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
+import { ownBytes } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
 import { isKnownType, typeByName } from '../../model/types.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
-import { bytesTag, MessageReader } from '../../protobuf/message-reader.ts';
+import { asBuffer } from '../../protobuf/message-reader.ts';
 import type { JsonFaultPlace, JsonPath } from '../../wire/json-fault.ts';
 import { JsonReader } from '../../wire/json-reader.ts';
 import { envoyRegistry, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
+import { type IncomingResource, ownName, plain, readAny, readDeltaResource } from '../../wire/response-reader.ts';
 import { VariantSet } from '../variant-set.ts';
 
 /** A file's content, and how to find a resource in it. */
@@ -411,79 +410,66 @@ export function describe(type: TypeUrl, put: Put): string {
 }
 
 function readResource(
-  any: Any,
+  given: Any,
   response: DiscoveryResponse,
   maxConstraintDepth: number,
 ): Result<Pick<FileResource, 'type' | 'put' | 'digest'>> {
-  const opened = open(any);
+  const opened = open(given);
   if (!opened.ok) return opened;
-  const { wrapper, body } = opened.value;
-  const type = typeUrl(body.typeUrl);
+  const { any, anyType, version, ttlMilliseconds, doNotCache, metadata } = opened.value;
+  const type = typeUrl(anyType);
   if (response.typeUrl !== '' && response.typeUrl !== type) {
     return fail(`it is a ${messageName(type)}, but the file's type_url is ${response.typeUrl}`);
   }
-  const constraints = readConstraints(wrapper, maxConstraintDepth);
-  if (!constraints.ok) return constraints;
-  const given = readName(wrapper, body);
-  if (!given.ok) return given;
-  const name = canonicalName(given.value, type);
+  const constraints = parseConstraints(opened.value.constraints, maxConstraintDepth);
+  if (!constraints.ok) return fail(`its dynamic_parameter_constraints: ${constraints.error}`);
+  const said = readName(opened.value);
+  if (!said.ok) return said;
+  const name = canonicalName(said.value, type);
   if (!name.ok) return name;
-  const aliases = canonicalNames(wrapper?.aliases ?? [], type);
-  if (!aliases.ok) return fail(`alias of ${JSON.stringify(given.value)}: ${aliases.error}`);
+  const aliases = canonicalNames(opened.value.aliases, type);
+  if (!aliases.ok) return fail(`alias of ${JSON.stringify(said.value)}: ${aliases.error}`);
   const unversioned: Put = {
     name: name.value,
     constraints: constraints.value,
-    version: wrapper?.version || response.versionInfo,
-    any: toBinary(AnySchema, body),
+    version: version || response.versionInfo,
+    any: ownBytes(any),
     aliases: aliases.value,
-    ...handling(wrapper),
+    ttlMilliseconds,
+    doNotCache,
+    metadata: metadata && ownBytes(metadata),
   };
   const digest = digestOf(unversioned);
   const put = unversioned.version === '' ? { ...unversioned, version: digest } : unversioned;
   return ok({ type, put, digest });
 }
 
-/** How it is to be kept and passed on. */
-function handling(wrapper: Resource | undefined): Pick<Put, 'ttlMilliseconds' | 'doNotCache' | 'metadata'> {
-  const { ttl, cacheControl, metadata } = wrapper ?? {};
-  return {
-    ttlMilliseconds: ttl && durationMs(ttl),
-    doNotCache: cacheControl?.doNotCache ?? false,
-    metadata: metadata && toBinary(MetadataSchema, metadata),
-  };
+type Opened = IncomingResource & { readonly any: Buffer };
+
+/** As a control plane sends it: by itself, or in a Resource. */
+function open(given: Any): Result<Opened> {
+  if (given.typeUrl === '') return fail('it has no type ("@type")');
+  if (!isWrapper(given.typeUrl))
+    return ok({ ...plain, any: asBuffer(toBinary(AnySchema, given)), anyType: given.typeUrl });
+  const read = attempt(() => readDeltaResource(asBuffer(given.value)), errorMessage);
+  if (!read.ok) return fail(`the Resource cannot be used: ${read.error}`);
+  const { any, anyType } = read.value;
+  if (any === undefined || anyType === '') return fail('the Resource holds no `resource`');
+  return isWrapper(anyType) ? fail('it is a Resource inside a Resource') : ok({ ...read.value, any });
 }
 
-function open(any: Any): Result<{ readonly wrapper: Resource | undefined; readonly body: Any }> {
-  if (any.typeUrl === '') return fail('it has no type ("@type")');
-  if (messageName(any.typeUrl) !== ResourceSchema.typeName) return ok({ wrapper: undefined, body: any });
-  const wrapper = attempt(() => fromBinary(ResourceSchema, any.value), errorMessage);
-  if (!wrapper.ok) return fail(`not an encoded Resource: ${wrapper.error}`);
-  const body = wrapper.value.resource;
-  if (body === undefined || body.typeUrl === '') return fail('the Resource holds no `resource`');
-  if (messageName(body.typeUrl) === ResourceSchema.typeName)
-    return fail('it is a Resource inside a Resource');
-  return ok({ wrapper: wrapper.value, body });
-}
+const isWrapper = (url: string): boolean => messageName(url) === ResourceSchema.typeName;
 
-function readConstraints(wrapper: Resource | undefined, maxDepth: number): Result<Constraints> {
-  const given = wrapper?.resourceName?.dynamicParameterConstraints;
-  if (given === undefined) return ok(UNCONSTRAINED);
-  const parsed = parseConstraints(toBinary(DynamicParameterConstraintsSchema, given), maxDepth);
-  return parsed.ok ? parsed : fail(`its dynamic_parameter_constraints: ${parsed.error}`);
-}
-
-function readName(wrapper: Resource | undefined, body: Any): Result<string> {
-  const plain = wrapper?.name ?? '';
-  const structured = wrapper?.resourceName?.name ?? '';
-  if (plain !== '' && wrapper?.resourceName !== undefined) {
-    return fail('it has both `name` and `resource_name`; only one of them may be set (protocol §1)');
-  }
-  if (plain !== '' || structured !== '') return ok(plain || structured);
-  const own = nameInBody(body);
+/** What the Resource around it says, or else its body. */
+function readName({ name, any, anyType }: Opened): Result<string> {
+  if (name !== '') return ok(name);
+  const message = messageName(anyType);
+  if (!isNamed(anyType))
+    return fail(`where a ${message} has its name is not known; wrap it in a Resource with a name`);
+  const read = (): string => ownName(readAny(any));
+  const own = attempt(read, (thrown) => `not an encoded ${message}: ${errorMessage(thrown)}`);
   if (!own.ok || own.value !== '') return own;
-  return fail(
-    `this ${messageName(body.typeUrl)} has no name; give it one, or wrap it in a Resource with a name`,
-  );
+  return fail(`this ${message} has no name; give it one, or wrap it in a Resource with a name`);
 }
 
 const leds = typeByName('leds');
@@ -495,22 +481,6 @@ function isNamed(url: string): boolean {
   const desc = envoyRegistry().getMessage(messageName(url));
   const field = desc?.fields.find(({ number }) => number === 1);
   return field?.fieldKind === 'scalar' && field.scalar === ScalarType.STRING;
-}
-
-function nameInBody(body: Any): Result<string> {
-  if (!isNamed(body.typeUrl)) {
-    return fail(
-      `where a ${messageName(body.typeUrl)} has its name is not known; wrap it in a Resource with a name`,
-    );
-  }
-  const read = (): string => {
-    let name = '';
-    for (const reader = new MessageReader(body.value); reader.next(); ) {
-      if (reader.tag === bytesTag(1)) name = reader.text();
-    }
-    return name;
-  };
-  return attempt(read, (thrown) => `not an encoded ${messageName(body.typeUrl)}: ${errorMessage(thrown)}`);
 }
 
 function digestOf(put: Put): string {
