@@ -1,5 +1,5 @@
 import type { Charged } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import {
   itsOwn,
   type LoadOrigin,
@@ -111,7 +111,14 @@ export class LoadServer {
       this.#outdated.delete(stream);
       stream.reidentify();
     });
-    this.#check(1);
+    let checks = 0;
+    new Sweep(options.clock, overdueCheckMs, () => {
+      const { firstRequestTimeoutMs, stalledTimeoutMs } = options.limits();
+      for (const stream of [...this.#streams]) stream.failIfOverdue(firstRequestTimeoutMs, stalledTimeoutMs);
+      if (++checks % checksForTargets === 0) this.chooseAgain();
+      this.view.forgetOld();
+      return true;
+    }).start();
   }
 
   /** What the relay itself asks for; undefined: nothing. The same value as long as it is the same. */
@@ -200,16 +207,6 @@ export class LoadServer {
     account.enter(madeSessions);
     this.#sessions.set(key, session);
     return session;
-  }
-
-  #check(turn: number): void {
-    this.options.clock.after(overdueCheckMs, () => {
-      const { firstRequestTimeoutMs, stalledTimeoutMs } = this.options.limits();
-      for (const stream of [...this.#streams]) stream.failIfOverdue(firstRequestTimeoutMs, stalledTimeoutMs);
-      if (turn % checksForTargets === 0) this.chooseAgain();
-      this.view.forgetOld();
-      this.#check(turn + 1);
-    });
   }
 }
 

@@ -26,6 +26,7 @@ import { DRAINING } from './drain.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
+import { pathOf } from './http-server.ts';
 import type { Peer } from './server-stream.ts';
 
 /** Calls that are counted together. One object for each kind. */
@@ -227,7 +228,7 @@ export class ConnectPaths {
   }
 
   serves(path: string): boolean {
-    return this.#paths.has(withoutQuery(path));
+    return this.#paths.has(pathOf(path));
   }
 
   /** It costs less to answer than to have it wait for the turn of its peer. */
@@ -242,7 +243,7 @@ export class ConnectPaths {
   }
 
   handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[], peer: Peer): void {
-    const path = withoutQuery(headers[':path'] ?? '');
+    const path = pathOf(headers[':path'] ?? '');
     const known = this.#paths.get(path);
     if (known === undefined) return;
     const { handler, service } = known;
@@ -378,11 +379,6 @@ function httpStatusOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): numbe
   return code === GrpcCode.RESOURCE_EXHAUSTED ? 429 : 404;
 }
 
-function withoutQuery(path: string): string {
-  const at = path.indexOf('?');
-  return at < 0 ? path : path.slice(0, at);
-}
-
 /** From the message of a unary call to the frame of its answer. It costs less than to have the call wait. */
 type AnswerAtOnce = (request: Buffer) => Result<Buffer, GrpcStatus>;
 
@@ -445,15 +441,11 @@ function answerAtOnce(
 }
 
 /** Connect's codes are gRPC's, so the number is the same. */
-const codes: ReadonlyMap<number, Code> = new Map(
-  Object.values(Code)
-    .filter((code) => typeof code === 'number')
-    .map((code) => [code, code]),
-);
+const isCode = (code: number): code is Code => code in Code;
 
 /** A refusal of ours as connect-node wants it thrown. */
 export function rpcError({ code, message }: GrpcStatus): ConnectError {
-  return new ConnectError(message, codes.get(code) ?? Code.Unknown);
+  return new ConnectError(message, isCode(code) ? code : Code.Unknown);
 }
 
 /** No more is made for somebody who has left. */

@@ -288,7 +288,7 @@ function readMapEntry(reader: MessageReader): readonly [string, string] {
  * A google.rpc.Status. Its message need not be UTF-8: clients cut theirs after a number of bytes, perhaps within a
  * character.
  */
-function readStatus(reader: MessageReader): ErrorDetail {
+export function readStatus(reader: MessageReader): ErrorDetail {
   let code = 0;
   let message = '';
   while (reader.next()) {

@@ -5,7 +5,7 @@ import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import type { Put, ResourceError } from '../model/transaction.ts';
 import { isKnownType } from '../model/types.ts';
 import { bytesTag, checkMessage, MessageReader, varintTag } from '../protobuf/message-reader.ts';
-import { typeUrlAt } from './requests.ts';
+import { readStatus, typeUrlAt } from './requests.ts';
 
 /** Ranges of one buffer, without an object for each: a response may have 50,000 resources. */
 export class ByteRanges {
@@ -257,13 +257,7 @@ export function readError(reader: MessageReader): IncomingError {
     else if (reader.tag === bytesTag(2)) status = reader.view();
   }
   checkMessage(StatusSchema, status, partLevel);
-  let code = 0;
-  let message = '';
-  for (const reader = new MessageReader(status); reader.next(); ) {
-    if (reader.tag === varintTag(1)) code = reader.int32();
-    else if (reader.tag === bytesTag(2)) message = reader.text();
-  }
-  return { ...name, code, message, status };
+  return { ...name, ...readStatus(new MessageReader(status)), status };
 }
 
 /** google.protobuf.Duration, in milliseconds; never negative. */
