@@ -9,15 +9,16 @@ import { Certificates, type FollowedCertificate } from './certificates.ts';
 import type { Counters, OwnCounters } from './counters.ts';
 import { rejections } from './rejections.ts';
 import {
+  bucketsOf,
   type Description,
   Distribution,
   Family,
+  formatSum,
   type Reading,
   type Series,
-  ShownHistogram,
   seriesOf,
-  show,
   Tally,
+  valuesOf,
 } from './series.ts';
 
 /** Seconds. Inside a process: from a tenth of a millisecond; behind a slow client: to a minute. */
@@ -144,7 +145,9 @@ type NamesOf<Labels extends readonly string[]> = { readonly [Index in keyof Labe
 export class Metrics {
   /** A name for a type where the number of names must be bounded: labels, conditions, tables. */
   readonly typeLabel: (type: TypeUrl) => string;
+  /** The process's, by prom-client. */
   readonly #registry = new Registry();
+  readonly #own: (z.infer<typeof described> & { readonly values: () => Series['values'] })[] = [];
   readonly #families = new Map<string, Family<Tally>>();
   /** What is counted here, or set. Reasons come from fixed lists, never from a peer; `code` is the name of a gRPC status. */
   // biome-ignore format: a table, one metric a line
@@ -301,19 +304,19 @@ export class Metrics {
 
   /** The Prometheus text format. */
   async text(): Promise<string> {
-    for (const gather of this.#gather) await gather();
-    return this.#registry.metrics();
+    return formatSum([await this.series()]);
   }
 
   /** The same as values, for another process to add up (series.ts). */
   async series(): Promise<readonly Series[]> {
     for (const gather of this.#gather) await gather();
-    return seriesOf(this.#registry);
+    const own = this.#own.map((metric) => ({ ...metric, values: metric.values() }));
+    return [...own, ...(await seriesOf(this.#registry))];
   }
 
   /** Every metric without its values, for the reference. */
   describe() {
-    return this.#registry.getMetricsAsArray().map((metric) => described.parse(metric));
+    return [...this.#own, ...this.#registry.getMetricsAsArray().map((metric) => described.parse(metric))];
   }
 
   /** The series that have counted something. */
@@ -327,7 +330,7 @@ export class Metrics {
   #count<Labels extends readonly string[]>(name: string, labels: NamesOf<Labels>, help: string) {
     const family = new Family(() => new Tally());
     this.#families.set(name, family);
-    show(this.#registry, `distributary_${name}`, { labels, help }, () => readingsOf(family));
+    this.#add(name, { labels, help }, () => readingsOf(family));
     return (...values: Labels): Tally =>
       family.of(
         ...values.map((value, index) => (labels[index] === 'type' ? this.typeLabel(typeUrl(value)) : value)),
@@ -342,8 +345,16 @@ export class Metrics {
   ) {
     const family = new Family(() => new Distribution(buckets));
     this.#distributions.set(name, family);
-    this.#registry.registerMetric(new ShownHistogram(`distributary_${name}`, help, labels, family));
+    const shown = `distributary_${name}`;
+    const values = () => bucketsOf(shown, labels, family);
+    this.#own.push({ name: shown, type: 'histogram', help, labelNames: [...labels], values });
     return (...values: Labels): Distribution => family.of(...values);
+  }
+
+  #add(name: string, { labels, help }: Description, read: () => Iterable<Reading>): void {
+    const type = name.endsWith('_total') ? 'counter' : 'gauge';
+    const values = () => valuesOf(labels, read());
+    this.#own.push({ name: `distributary_${name}`, type, help, labelNames: [...labels], values });
   }
 
   /** `typed`: the label `type` is read as a type's URL. */
@@ -359,7 +370,7 @@ export class Metrics {
     for (const name in table) {
       const row = table[name];
       if (row === undefined) continue;
-      show(this.#registry, `distributary_${name}`, row, () => {
+      this.#add(name, row, () => {
         const readings = told[name] ?? [];
         if (!typed || row.labels[0] !== 'type') return readings;
         return readings.map(([value, type = '']): Reading => [value, this.typeLabel(typeUrl(type))]);

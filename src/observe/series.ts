@@ -1,4 +1,4 @@
-import { AggregatorRegistry, Counter, Gauge, Histogram, type Registry } from 'prom-client';
+import { AggregatorRegistry, type Registry } from 'prom-client';
 import * as z from 'zod';
 import { getOrMake } from '../model/maps.ts';
 
@@ -66,9 +66,10 @@ export interface Description {
   readonly help: string;
 }
 
-type Labels = Readonly<Record<string, string>>;
-
-const labelled = (names: readonly string[], values: readonly (string | undefined)[]): Labels =>
+const labelled = (
+  names: readonly string[],
+  values: readonly (string | undefined)[],
+): Record<string, string> =>
   Object.fromEntries(
     names.flatMap((name, index) => {
       const value = values[index];
@@ -76,53 +77,20 @@ const labelled = (names: readonly string[], values: readonly (string | undefined
     }),
   );
 
-/** Readings with equal labels are added up. What ends in `_total` is a counter, anything else a gauge. */
-export function show(
-  registry: Registry,
-  name: string,
-  { labels: labelNames, help }: Description,
-  read: () => Iterable<Reading>,
-): void {
-  const collect = function (this: Counter | Gauge): void {
-    this.reset();
-    for (const [value, ...labels] of read()) this.inc(labelled(labelNames, labels), value);
-  };
-  const options = { name, help, labelNames, registers: [], collect };
-  registry.registerMetric(name.endsWith('_total') ? new Counter(options) : new Gauge(options));
+/** Those with equal labels are added up when they are shown. What has no labels has a value in any case. */
+export function valuesOf(labels: readonly string[], readings: Iterable<Reading>): Series['values'] {
+  const values = Array.from(readings, ([value, ...own]) => ({ value, labels: labelled(labels, own) }));
+  return values.length === 0 && labels.length === 0 ? [{ value: 0, labels: {} }] : values;
 }
 
-type Samples = Awaited<ReturnType<Histogram['get']>>;
-
-/** A histogram of these series. */
-export class ShownHistogram extends Histogram {
-  readonly #name: string;
-  readonly #labels: readonly string[];
-  readonly #family: Family<Distribution>;
-  readonly #shape: Histogram;
-
-  constructor(name: string, help: string, labels: readonly string[], family: Family<Distribution>) {
-    super({ name, help, labelNames: [...labels], registers: [] });
-    this.#name = name;
-    this.#labels = labels;
-    this.#family = family;
-    this.#shape = new Histogram({ name, help, registers: [] });
-  }
-
-  override async get(): Promise<Samples> {
-    const values = this.#family
-      .all()
-      .flatMap(({ labels, series }) => this.#samples(labelled(this.#labels, labels), series));
-    return { ...(await this.#shape.get()), values };
-  }
-
-  /** A registry calls this where it exists; the inherited one would show empty buckets. */
-  getForPromString(): Promise<Samples> {
-    return this.get();
-  }
-
-  /** As the Prometheus format has them: each bucket counts those below it too. */
-  #samples(labels: Labels, { bounds, counts, sum }: Distribution): Samples['values'] {
-    const name = this.#name;
+/** As the Prometheus format has them: each bucket counts those below it too. */
+export function bucketsOf(
+  name: string,
+  names: readonly string[],
+  family: Family<Distribution>,
+): Series['values'] {
+  return family.all().flatMap(({ labels: own, series: { bounds, counts, sum } }) => {
+    const labels = labelled(names, own);
     let value = 0;
     const buckets = [...bounds, '+Inf'].map((le, index) => {
       value += counts[index] ?? 0;
@@ -133,7 +101,7 @@ export class ShownHistogram extends Histogram {
       { metricName: `${name}_sum`, labels, value: sum },
       { metricName: `${name}_count`, labels, value },
     ];
-  }
+  });
 }
 
 const schema = z.array(
