@@ -1,8 +1,8 @@
 import type { Plain } from './admin/service.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
-import { putAt, valueAt } from './config/schema-parts.ts';
-import { problemLine } from './config/source.ts';
+import { keyInCode, putAt, valueAt } from './config/schema-parts.ts';
+import { type Path, problemLine } from './config/source.ts';
 import type { ClientContext } from './downstream/services.ts';
 import { reselect, type TypeStream } from './downstream/type-stream.ts';
 import type { XdsStream } from './downstream/xds-server.ts';
@@ -349,30 +349,19 @@ export function effectSummary(effect: Effect) {
 }
 
 /** The keys of the configuration that only a restart can change. */
-const fixed: readonly (readonly [key: string, of: (config: Config) => unknown])[] = [
-  ['node', ({ node }) => node],
-  ['xds.address', ({ xds }) => xds.address],
-  ['xds.unix_mode', ({ xds }) => xds.unixMode],
-  ['xds.tls', ({ xds }) => xds.tls],
-  ['rest', ({ rest }) => rest],
-  ['admin.address', ({ admin }) => admin.address],
-  ['admin.tls', ({ admin }) => admin.tls],
-  ['metrics', ({ metrics }) => metrics],
-  ['tracing', ({ tracing }) => tracing],
-  ['watchdog', ({ watchdog }) => watchdog],
-  ['workers', ({ workers }) => workers],
-  ['limits.max_request_bytes', ({ limits }) => limits.maxRequestBytes],
-  ['limits.max_poll_bytes', ({ limits }) => limits.maxPollBytes],
-  ['cache.idle_ttl', ({ cache }) => cache.idleTtlMs],
-  ['cache.persistence', ({ cache }) => cache.persistence],
+// biome-ignore format: a list
+export const fixedKeys: readonly string[] = [
+  'node', 'xds.address', 'xds.unix_mode', 'xds.tls', 'rest', 'admin.address', 'admin.tls', 'metrics', 'tracing',
+  'watchdog', 'workers', 'limits.max_request_bytes', 'limits.max_poll_bytes', 'cache.idle_ttl', 'cache.persistence',
 ];
 
-export const fixedKeys: readonly string[] = fixed.map(([key]) => key);
+/** In the file, and in the program. */
+const fixed = fixedKeys.map((key) => ({ key, path: key.split('.'), own: key.split('.').map(keyInCode) }));
 
 /** Those that differ from what the process was started with. */
 export function needsRestart(started: Config, now: Config): string[] {
-  const text = (value: unknown): string | undefined => JSON.stringify(value);
-  const named = fixed.filter(([, of]) => text(of(started)) !== text(of(now))).map(([key]) => key);
+  const text = (config: Config, own: Path): string | undefined => JSON.stringify(valueAt(config, own));
+  const named = fixed.filter(({ own }) => text(started, own) !== text(now, own)).map(({ key }) => key);
   return rolloutInForce(started, now) === now.rollout ? named : [...named, 'rollout'];
 }
 
@@ -384,23 +373,16 @@ function rolloutInForce(started: Config, now: Config): Config['rollout'] {
 
 /** The configuration in force: the new one, but for what needs a restart. */
 export function inForce(started: Config, now: Config): Config {
-  const { node, xds, rest, admin, metrics, tracing, watchdog, workers, limits, cache } = started;
-  const { maxRequestBytes, maxPollBytes } = limits;
-  const { idleTtlMs, persistence } = cache;
-  return {
-    ...now,
-    ...{ node, rest, metrics, tracing, watchdog, workers },
-    rollout: rolloutInForce(started, now),
-    xds: { ...now.xds, address: xds.address, unixMode: xds.unixMode, tls: xds.tls },
-    admin: { ...now.admin, address: admin.address, tls: admin.tls },
-    limits: { ...now.limits, maxRequestBytes, maxPollBytes },
-    cache: { ...now.cache, idleTtlMs, persistence },
-  };
+  const { xds, admin, limits, cache } = now;
+  const copied = { xds: { ...xds }, admin: { ...admin }, limits: { ...limits }, cache: { ...cache } };
+  const config = { ...now, ...copied, rollout: rolloutInForce(started, now) };
+  for (const { own } of fixed) putAt(config, own, valueAt(started, own));
+  return config;
 }
 
 /** What is in force (`now`), as /config_dump shows it: the newest version, with the rest as it was at the start. */
 export function dumpInForce(started: Config, now: Config): unknown {
-  const paths = fixed.map(([key]) => key.split('.'));
+  const paths = fixed.map(({ path }) => path);
   if (now.rollout === started.rollout) paths.push(['rollout']);
   const dump = structuredClone(now.source.dump);
   for (const path of paths) putAt(dump, path, valueAt(started.source.dump, path));

@@ -112,11 +112,14 @@ type InCode<T> = { [Key in keyof T as Key extends string ? KeyInCode<Key> : neve
 const camel = (key: string): string => key.replaceAll(/_(.)/g, (_, letter: string) => letter.toUpperCase());
 const keysInCode = new Map<string, string>(durations.map((key) => [key, `${camel(key)}Ms`]));
 
+/** `idle_ttl` is `idleTtlMs`. */
+export const keyInCode = (key: string): string => keysInCode.get(key) ?? camel(key);
+
 /** A mapping of the file as the program uses it: its keys in camelCase, durations as `…Ms`. */
 export function inCode<T extends object>(mapping: T): InCode<T>;
 export function inCode(mapping: object): object {
   const entries = Object.entries<unknown>({ ...mapping });
-  return Object.fromEntries(entries.map(([key, value]) => [keysInCode.get(key) ?? camel(key), value]));
+  return Object.fromEntries(entries.map(([key, value]) => [keyInCode(key), value]));
 }
 
 /** A field of a value that may be anything. */
