@@ -16,6 +16,7 @@ import { mergedRows } from './admin/fleet-survey.ts';
 import type { ReloadPreview } from './admin/local-clients.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { isVariant } from './model/catalog.ts';
+import { getOrMake } from './model/maps.ts';
 import type { Parameters } from './model/parameters.ts';
 import { counted, shorten } from './model/text.ts';
 import type { Pace } from './model/time-slices.ts';
@@ -37,6 +38,8 @@ const decidedTogether = 1000;
 /** So many answers of files are remembered: clients with the same parameters ask for the same. */
 const mostRemembered = 100_000;
 
+type Compared = { readonly relay: Relay; readonly config: Config };
+
 /** Whether there is a variant of each in the files. */
 type FilesHave = (sought: readonly Interest[]) => Promise<readonly boolean[]>;
 
@@ -47,20 +50,11 @@ const nothingElse: FilesHave = (sought) => Promise.resolve(sought.map(() => fals
  * For the clients of a process. Called with the text of another configuration; the one in force is read each time.
  * `filesHave`: left out where this process reads the files.
  */
-export function reloadPreview(
-  core: { readonly relay: Relay; readonly config: Config },
-  filesHave = nothingElse,
-): ReloadPreview {
+export function reloadPreview(core: Compared, filesHave = nothingElse): ReloadPreview {
   return async (text, pace, signal) => {
     // Without an environment: what the caller has written comes back in messages and answers.
     const next = parseConfig(text, 'configuration', {});
-    if (next.ok) {
-      const asking: FilesHave = (sought) => {
-        whileAsked(signal);
-        return filesHave(sought);
-      };
-      return new Preview(core.relay, core.config, next.value, asking).effect(pace, signal);
-    }
+    if (next.ok) return effectOn(core, next.value, filesHave, pace, signal);
     const problems = next.error
       .slice(0, mostListed.problems)
       .map((problem) => shorten(problemLine('configuration', problem), 1000));
@@ -69,10 +63,6 @@ export function reloadPreview(
       [...problems, ...(others === 0 ? [] : [`and ${counted(others, 'more problem')}`])].join('\n'),
     );
   };
-}
-
-function whileAsked(signal: AbortSignal): void {
-  if (signal.aborted) throw rpcError(ASKER_GONE);
 }
 
 /** A client, until it is known what it loses. */
@@ -89,38 +79,41 @@ interface Undecided {
 }
 
 /** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
-class Preview {
-  readonly #relay: Relay;
-  readonly #before: Config;
-  readonly #after: Config;
-  readonly #rules: ClientRules;
-  readonly #sameClaims: boolean;
-  readonly #sessions = new Map<string, Effect['sessions'][number]>();
-  readonly #clients: Plain<ClientChange>[] = [];
-  #unread: readonly Plain<UnreadRule>[] = [];
-  readonly #counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
-
-  readonly #filesHave: FilesHave;
-  /** What they were asked, by `idOf`. */
-  readonly #inFiles = new Map<string, boolean>();
-  #undecided: Undecided[] = [];
+async function effectOn(
+  { relay, config: before }: Compared,
+  after: Config,
+  filesHave: FilesHave,
+  pace: Pace,
+  signal: AbortSignal,
+): Promise<Effect> {
+  const rules = new ClientRules(after);
+  const hasSameClaims = JSON.stringify(claimsOf(before)) === JSON.stringify(claimsOf(after));
+  const sessions = new Map<string, Effect['sessions'][number]>();
+  const clients: Plain<ClientChange>[] = [];
+  let unreadRules: Plain<UnreadRule>[] = [];
+  const counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
+  /** What files were asked, by `idOf`. */
+  const inFiles = new Map<string, boolean>();
+  let undecided: Undecided[] = [];
   /** Clients and names. */
-  #undecidedCount = 0;
+  let undecidedCount = 0;
+  for (const stream of [...relay.server.streams()]) {
+    await pace.yieldIfDue();
+    whileAsked();
+    if (stream.client !== undefined) await add(stream, stream.client);
+  }
+  await decide();
+  return { needsRestart: [], upstreams: [], sessions: [...sessions.values()], ...counts, clients, unreadRules };
 
-  constructor(relay: Relay, before: Config, after: Config, filesHave: FilesHave) {
-    this.#filesHave = filesHave;
-    this.#relay = relay;
-    this.#before = before;
-    this.#after = after;
-    this.#rules = new ClientRules(after);
-    this.#sameClaims = JSON.stringify(claimsOf(before)) === JSON.stringify(claimsOf(after));
+  function whileAsked(): void {
+    if (signal.aborted) throw rpcError(ASKER_GONE);
   }
 
-  async #add(stream: XdsStream, client: ClientContext, pace: Pace): Promise<void> {
-    this.#counts.streams++;
-    const next = this.#rules.reapplyRules(client, stream.transport.peer);
-    const unread = this.#rules.unread(client).map(({ key, from }) => ({ key, from, streams: 1 }));
-    this.#unread = mergedRules([...this.#unread, ...unread]);
+  async function add(stream: XdsStream, client: ClientContext): Promise<void> {
+    counts.streams++;
+    const next = rules.reapplyRules(client, stream.transport.peer);
+    const unread = rules.unread(client).map(({ key, from }) => ({ key, from, streams: 1 }));
+    unreadRules = mergedRules([...unreadRules, ...unread]);
     const parameters = client.derived(undefined);
     const change: Plain<ClientChange> = {
       client: stream.id,
@@ -134,137 +127,115 @@ class Preview {
     const maybeLost: Undecided['maybeLost'] = [];
     let moved = next !== undefined && next.derived(undefined) !== parameters;
     for (const type of stream.types) {
-      const parametersNow = await this.#sessionsOf(type, next, pace);
+      const parametersNow = await sessionsOf(type, next);
       moved ||= [...parametersNow].some(([from, to]) => from !== to);
-      if (next !== undefined && (moved || !this.#sameClaims || client.access.key !== next.access.key))
-        await this.#lossesOf(type, next, parametersNow, maybeLost, pace);
+      if (next !== undefined && (moved || !hasSameClaims || client.access.key !== next.access.key))
+        await lossesOf(type, next, parametersNow, maybeLost);
     }
-    this.#undecided.push({ change, moved, maybeLost });
-    this.#undecidedCount += 1 + maybeLost.length;
-    if (this.#undecidedCount > decidedTogether) await this.#decide(pace);
-  }
-
-  async effect(pace: Pace, signal: AbortSignal): Promise<Effect> {
-    for (const stream of [...this.#relay.server.streams()]) {
-      await pace.yieldIfDue();
-      whileAsked(signal);
-      if (stream.client !== undefined) await this.#add(stream, stream.client, pace);
-    }
-    await this.#decide(pace);
-    return {
-      needsRestart: [],
-      upstreams: [],
-      sessions: [...this.#sessions.values()],
-      ...this.#counts,
-      clients: this.#clients,
-      unreadRules: [...this.#unread],
-    };
+    undecided.push({ change, moved, maybeLost });
+    undecidedCount += 1 + maybeLost.length;
+    if (undecidedCount > decidedTogether) await decide();
   }
 
   /** Notes the sessions that a type's names need before and after. Returns the parameters after by those before. */
-  async #sessionsOf(
+  async function sessionsOf(
     { info, selection }: TypeStream,
     next: ClientContext | undefined,
-    pace: Pace,
   ): Promise<ReadonlyMap<Parameters, Parameters>> {
     const parametersNow = new Map<Parameters, Parameters>();
     for (const entry of selection.entries.values()) {
       await pace.yieldIfDue();
-      this.#session(this.#before, info.url, entry.selector, entry.parameters, 'before');
+      session('before', info.url, entry.selector, entry.parameters);
       const { parameters } = next === undefined ? entry : reselect(entry, next);
-      this.#session(this.#after, info.url, entry.selector, parameters, 'after');
+      session('after', info.url, entry.selector, parameters);
       parametersNow.set(entry.parameters, parameters);
     }
     return parametersNow;
   }
 
-  #session(config: Config, type: TypeUrl, selector: string, of: Parameters, when: 'before' | 'after'): void {
+  function session(when: 'before' | 'after', type: TypeUrl, selector: string, of: Parameters): void {
+    const config = when === 'before' ? before : after;
     const upstream = claimant(config.upstreams, type, selector);
     if (upstream?.kind !== 'ads') return;
     const parameters = sessionParameters(upstream.variants, config.parameters, of);
     const key = JSON.stringify([upstream.name, parameters.key]);
-    const known = this.#sessions.get(key);
-    if (known !== undefined) {
-      known[when] = true;
-      return;
-    }
     const shown = Object.fromEntries(parameters.entries);
     const none = { upstream: upstream.name, parameters: shown, before: false, after: false };
-    this.#sessions.set(key, { ...none, [when]: true });
+    getOrMake(sessions, key, () => none)[when] = true;
   }
 
-  async #lossesOf(
+  async function lossesOf(
     { info, subscription }: TypeStream,
     next: ClientContext,
     parametersNow: ReadonlyMap<Parameters, Parameters>,
     maybeLost: Undecided['maybeLost'],
-    pace: Pace,
   ): Promise<void> {
     for (const { name, canonical, parameters, value } of subscription?.holdings() ?? []) {
       await pace.yieldIfDue();
       if (!isVariant(value)) continue;
       const now = parametersNow.get(parameters) ?? parameters;
-      const why = this.#whyLost(info.url, canonical, next, parameters, now);
+      const why = whyLost(info.url, canonical, next, parameters, now);
       if (why !== undefined) maybeLost.push({ type: info.short, name, why });
     }
   }
 
   /** What the clients that were looked at lose. */
-  async #decide(pace: Pace): Promise<void> {
-    const decided = this.#undecided;
-    this.#undecided = [];
-    this.#undecidedCount = 0;
-    await this.#askFiles(decided, pace);
+  async function decide(): Promise<void> {
+    const decided = undecided;
+    undecided = [];
+    undecidedCount = 0;
+    await askFiles(decided);
     for (const { change, moved, maybeLost } of decided) {
       for (const { type, name, why } of maybeLost) {
         await pace.yieldIfDue();
-        if (typeof why !== 'string' && this.#inFiles.get(idOf(why)) === true) continue;
+        if (typeof why !== 'string' && inFiles.get(idOf(why)) === true) continue;
         change.lostTotal++;
         const lost: Plain<LostResource> = { type, name, why: typeof why === 'string' ? why : 'NO_VARIANT' };
         if (change.lost.length < mostListed.lost) change.lost.push(lost);
       }
-      this.#counts.changed += Number(moved);
-      this.#counts.losing += Number(change.lostTotal > 0);
-      this.#counts.reconnecting += Number(change.reconnects);
+      counts.changed += Number(moved);
+      counts.losing += Number(change.lostTotal > 0);
+      counts.reconnecting += Number(change.reconnects);
       const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
-      if (isWorthListing && this.#clients.length < mostListed.clients) this.#clients.push(change);
+      if (isWorthListing && clients.length < mostListed.clients) clients.push(change);
     }
   }
 
   /** For each name once, whoever asks for it. */
-  async #askFiles(clients: readonly Undecided[], pace: Pace): Promise<void> {
-    if (this.#inFiles.size > mostRemembered) this.#inFiles.clear();
+  async function askFiles(of: readonly Undecided[]): Promise<void> {
+    if (inFiles.size > mostRemembered) inFiles.clear();
     const unknown = new Map<string, Interest>();
-    for (const { why } of clients.flatMap(({ maybeLost }) => maybeLost)) {
+    for (const { why } of of.flatMap(({ maybeLost }) => maybeLost)) {
       await pace.yieldIfDue();
       if (typeof why === 'string') continue;
       const id = idOf(why);
-      if (!this.#inFiles.has(id)) unknown.set(id, why);
+      if (!inFiles.has(id)) unknown.set(id, why);
     }
     const sought = [...unknown];
     for (let at = 0; at < sought.length; at += decidedTogether) {
+      whileAsked();
       const part = sought.slice(at, at + decidedTogether);
-      const found = await this.#filesHave(part.map(([, interest]) => interest));
-      for (const [index, [id]] of part.entries()) this.#inFiles.set(id, found[index] === true);
+      const found = await filesHave(part.map(([, interest]) => interest));
+      for (const [index, [id]] of part.entries()) inFiles.set(id, found[index] === true);
     }
   }
 
   /** Undefined: it keeps the resource, gets another variant, or what a session answers decides. An interest: files do. */
-  #whyLost(
+  function whyLost(
     type: TypeUrl,
     name: ResourceName,
     { access }: ClientContext,
-    before: Parameters,
-    after: Parameters,
+    was: Parameters,
+    now: Parameters,
   ): string | Interest | undefined {
-    const upstream = claimant(this.#after.upstreams, type, name);
+    const upstream = claimant(after.upstreams, type, name);
     if (upstream === undefined) return 'UNCLAIMED';
     if (!access.allows(type, name)) return 'DENIED';
-    const value = this.#relay.store.peek(type, name, after);
-    if (isVariant(value)) return access.admits(value, after) ? undefined : 'DENIED';
-    if (before.key === after.key) return undefined;
+    const value = relay.store.peek(type, name, now);
+    if (isVariant(value)) return access.admits(value, now) ? undefined : 'DENIED';
+    if (was.key === now.key) return undefined;
     if (value === 'absent') return 'NO_VARIANT';
-    return upstream.kind === 'filesystem' ? { type, selector: name, parameters: after } : undefined;
+    return upstream.kind === 'filesystem' ? { type, selector: name, parameters: now } : undefined;
   }
 }
 
