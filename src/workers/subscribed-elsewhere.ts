@@ -26,95 +26,76 @@ interface Reporting {
 
 /**
  * A client reports its load to the control planes of which it has subscriptions (protocol §5c.2). Its stream of reports may
- * be in another worker than these: then its worker asks the primary, which asks all workers.
+ * be in another worker than these: then its worker asks the primary, which asks all workers. Returns the names of upstreams
+ * of which a node, the last one of its stream, has subscriptions in other workers, as far as it is known. `changed`: clients
+ * may report to others from now on.
  */
-export class SubscribedElsewhere {
-  readonly #clock: Clock;
-  readonly #ask: (nodes: string[]) => Promise<readonly NodeSubscriptions[]>;
-  readonly #changed: () => void;
+export function subscribedElsewhere(
+  clock: Clock,
+  ask: (nodes: string[]) => Promise<readonly NodeSubscriptions[]>,
+  changed: () => void,
+): (node: string, stream: string) => Upstreams {
   /** By the stream that reports: those whose node was asked about last are the last. */
-  readonly #streams = new Map<string, Reporting>();
+  const streams = new Map<string, Reporting>();
   /** By node, of these streams: a client that comes back is known already. */
-  #known = new Map<string, Upstreams>();
-  readonly #soon: Sweep;
-  readonly #again: Sweep;
-  #looks = 0;
-  #isAsking = false;
+  let known = new Map<string, Upstreams>();
+  let looks = 0;
+  let isAsking = false;
+  const soon = new Sweep(clock, togetherMs, () => look(false));
+  const again = new Sweep(clock, againMs, () => look(++looks % rarely === 0));
 
-  /** `changed`: clients may report to others from now on. */
-  constructor(
-    clock: Clock,
-    ask: (nodes: string[]) => Promise<readonly NodeSubscriptions[]>,
-    changed: () => void,
-  ) {
-    this.#clock = clock;
-    this.#ask = ask;
-    this.#changed = changed;
-    this.#soon = new Sweep(clock, togetherMs, () => this.#look(false));
-    this.#again = new Sweep(clock, againMs, () => this.#look(++this.#looks % rarely === 0));
-  }
-
-  /** Names of upstreams of which this node, the last one of its stream, has subscriptions in other workers, as far as it is known. */
-  of(node: string, stream: string): Upstreams {
-    const reportedAt = this.#clock.monotonic();
-    const known = this.#streams.get(stream);
-    if (known?.node !== node) {
-      const upstreams = this.#known.get(node) ?? nothing;
-      this.#streams.set(stream, { node, reportedAt, upstreams });
-      this.#soon.start();
-      return upstreams;
+  return (node, stream) => {
+    const reportedAt = clock.monotonic();
+    const before = streams.get(stream);
+    if (before?.node === node) {
+      before.reportedAt = reportedAt;
+      return before.upstreams;
     }
-    known.reportedAt = reportedAt;
-    return known.upstreams;
-  }
+    const upstreams = known.get(node) ?? nothing;
+    streams.set(stream, { node, reportedAt, upstreams });
+    soon.start();
+    return upstreams;
+  };
 
-  /** Whether to look again, so `#soon` does once. */
-  #look(isAboutAll: boolean): boolean {
-    const now = this.#clock.monotonic();
-    for (const [stream, { reportedAt }] of this.#streams)
-      if (now - reportedAt >= forgottenMs) this.#streams.delete(stream);
-    this.#known = new Map(this.#streams.values().map(({ node, upstreams }) => [node, upstreams]));
-    if (!this.#isAsking) this.#askAboutSome(isAboutAll);
-    if (this.#streams.size > 0) this.#again.start();
+  /** Whether to look again, so `soon` does once. */
+  function look(isAboutAll: boolean): boolean {
+    const now = clock.monotonic();
+    for (const [stream, { reportedAt }] of streams)
+      if (now - reportedAt >= forgottenMs) streams.delete(stream);
+    known = new Map(streams.values().map(({ node, upstreams }) => [node, upstreams]));
+    if (!isAsking) void askAboutSome(isAboutAll);
+    if (streams.size > 0) again.start();
     return false;
   }
 
-  #askAboutSome(isAboutAll: boolean): void {
+  /** A primary that does not answer is asked again: what was known stays. */
+  async function askAboutSome(isAboutAll: boolean): Promise<void> {
     const asked = new Set<string>();
-    for (const [stream, one] of [...this.#streams]) {
+    for (const [stream, one] of [...streams]) {
       if (asked.size >= mostAsked) break;
       if (!isAboutAll && one.upstreams.size > 0) continue;
       asked.add(one.node);
-      this.#streams.delete(stream);
-      this.#streams.set(stream, one);
+      streams.delete(stream);
+      streams.set(stream, one);
     }
-    if (asked.size > 0) void this.#askAbout([...asked]);
+    if (asked.size === 0) return;
+    isAsking = true;
+    const found = await ask([...asked]).catch(() => undefined);
+    isAsking = false;
+    if (found !== undefined) heard(asked, found);
   }
 
-  /** A primary that does not answer is asked again. */
-  async #askAbout(nodes: string[]): Promise<void> {
-    this.#isAsking = true;
-    try {
-      this.#heard(nodes, await this.#ask(nodes));
-    } catch {
-      // What was known stays.
-    } finally {
-      this.#isAsking = false;
-    }
-  }
-
-  #heard(asked: readonly string[], found: readonly NodeSubscriptions[]): void {
+  function heard(asked: ReadonlySet<string>, found: readonly NodeSubscriptions[]): void {
     const upstreamsOf = new Map(found.map((one) => [one.node, new Set(one.upstreams)]));
     let isChanged = false;
-    const nodes = new Set(asked);
-    for (const one of this.#streams.values()) {
-      if (!nodes.has(one.node)) continue;
+    for (const one of streams.values()) {
+      if (!asked.has(one.node)) continue;
       const upstreams = upstreamsOf.get(one.node) ?? nothing;
       if (one.upstreams.symmetricDifference(upstreams).size === 0) continue;
       one.upstreams = upstreams;
-      this.#known.set(one.node, upstreams);
+      known.set(one.node, upstreams);
       isChanged = true;
     }
-    if (isChanged) this.#changed();
+    if (isChanged) changed();
   }
 }

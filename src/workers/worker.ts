@@ -32,7 +32,7 @@ import {
   workerSocket,
 } from './private-socket.ts';
 import { AnswerReporter, CanaryReporter, movedBetween, sideBy, TrafficReporter } from './reporters.ts';
-import { SubscribedElsewhere } from './subscribed-elsewhere.ts';
+import { subscribedElsewhere } from './subscribed-elsewhere.ts';
 import { askClientStatus, clientStatusBy } from './worker-client.ts';
 
 type Start = Message<'start'>;
@@ -63,7 +63,6 @@ export class Worker {
   #rollout: Config['rollout'];
   readonly #reporter: CanaryReporter;
   readonly #traffic: TrafficReporter;
-  readonly #subscribedElsewhere: SubscribedElsewhere;
   /** By listener. */
   readonly #sessions: ReadonlyMap<string, TlsSessions>;
   #primaryState: Pick<PrimaryState, 'ready' | 'served'> = { ready: false, served: new Set() };
@@ -99,7 +98,7 @@ export class Worker {
       WorkerService,
       privateTransport(primarySocket(start.directory), primaryTimeoutMs),
     );
-    this.#subscribedElsewhere = new SubscribedElsewhere(
+    const elsewhere = subscribedElsewhere(
       systemClock,
       async (nodes) => (await this.#primary.subscribedUpstreams({ nodes })).subscribed,
       () => this.#core.loadReports.chooseAgain(),
@@ -113,7 +112,7 @@ export class Worker {
         loadElsewhere: () => this.#loadElsewhere,
         loadChanged: () => this.#report(),
         loadReports: 'worker',
-        subscribedElsewhere: (node, stream) => this.#subscribedElsewhere.of(node, stream),
+        subscribedElsewhere: elsewhere,
         isUnavailable: (interest) => this.#outageGate.isUnavailable(interest),
         refusal: (interest) => this.#outageGate.refusal(interest),
         relayId,

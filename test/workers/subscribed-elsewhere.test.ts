@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSubscriptionsSchema } from '../../src/gen/distributary/workers/v1/workers_pb.ts';
-import { SubscribedElsewhere } from '../../src/workers/subscribed-elsewhere.ts';
+import { subscribedElsewhere } from '../../src/workers/subscribed-elsewhere.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 describe('which upstreams a node has subscriptions of in other workers (protocol §5c.2)', () => {
@@ -11,7 +11,7 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     const time = clock();
     const asked: string[][] = [];
     let changes = 0;
-    const elsewhere = new SubscribedElsewhere(
+    const elsewhere = subscribedElsewhere(
       time,
       (nodes) => {
         asked.push(nodes.toSorted());
@@ -38,10 +38,10 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
 
   it('new nodes are asked about at once and together, those without an answer every second, the others every 5 s', async () => {
     const { elsewhere, asked, pass, changes } = started({ a: ['central'] });
-    expect([...elsewhere.of('a', 'a'), ...elsewhere.of('b', 'b')]).to.deep.equal([]);
+    expect([...elsewhere('a', 'a'), ...elsewhere('b', 'b')]).to.deep.equal([]);
     await pass(100);
     expect(asked).to.deep.equal([['a', 'b']]);
-    expect([[...elsewhere.of('a', 'a')], [...elsewhere.of('b', 'b')], changes()]).to.deep.equal([
+    expect([[...elsewhere('a', 'a')], [...elsewhere('b', 'b')], changes()]).to.deep.equal([
       ['central'],
       [],
       1,
@@ -54,11 +54,11 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
   it('what is no longer subscribed is forgotten, and a node that reports no more is not asked about', async () => {
     const upstreams: Record<string, string[]> = { a: ['central'] };
     const { elsewhere, asked, pass, changes } = started(upstreams);
-    elsewhere.of('a', 'a');
+    elsewhere('a', 'a');
     await pass(100);
     delete upstreams['a'];
     await pass(5000);
-    expect([[...elsewhere.of('a', 'a')], changes()]).to.deep.equal([[], 2]);
+    expect([[...elsewhere('a', 'a')], changes()]).to.deep.equal([[], 2]);
     await pass(20_000);
     const before = asked.length;
     await pass(10_000);
@@ -67,32 +67,32 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
 
   it('another stream of a node that is known has its upstreams at once', async () => {
     const { elsewhere, pass } = started({ a: ['central'] });
-    elsewhere.of('a', '1');
+    elsewhere('a', '1');
     await pass(100);
-    expect([...elsewhere.of('a', '2')]).to.deep.equal(['central']);
+    expect([...elsewhere('a', '2')]).to.deep.equal(['central']);
   });
 
   it('a node that comes back has nothing of before until it is known again', async () => {
     const { elsewhere, pass } = started({ a: ['central'] });
-    elsewhere.of('a', 'a');
+    elsewhere('a', 'a');
     await pass(100);
     await pass(20_000);
-    expect([...elsewhere.of('a', 'a')]).to.deep.equal([]);
+    expect([...elsewhere('a', 'a')]).to.deep.equal([]);
     await pass(100);
-    expect([...elsewhere.of('a', 'a')]).to.deep.equal(['central']);
+    expect([...elsewhere('a', 'a')]).to.deep.equal(['central']);
   });
 
   it('a stream has one node, however often it changes', async () => {
     const { elsewhere, asked, pass } = started({});
-    for (let count = 0; count < 1000; count++) elsewhere.of(`node-${count}`, 'a');
-    elsewhere.of('node-999', 'b');
+    for (let count = 0; count < 1000; count++) elsewhere(`node-${count}`, 'a');
+    elsewhere('node-999', 'b');
     await pass(100);
     expect(asked).to.deep.equal([['node-999']]);
   });
 
   it('a question is about 20,000 nodes at most, and the next one about the others', async () => {
     const { elsewhere, asked, pass } = started({});
-    for (let count = 0; count < 30_000; count++) elsewhere.of(`node-${count}`, `${count}`);
+    for (let count = 0; count < 30_000; count++) elsewhere(`node-${count}`, `${count}`);
     await pass(100);
     await pass(1000);
     expect(asked.map(({ length }) => length)).to.deep.equal([20_000, 20_000]);
@@ -102,7 +102,7 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
   it('one question is open at a time', async () => {
     const time = clock();
     let asked = 0;
-    const elsewhere = new SubscribedElsewhere(
+    const elsewhere = subscribedElsewhere(
       time,
       () => {
         asked++;
@@ -110,7 +110,7 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
       },
       () => undefined,
     );
-    elsewhere.of('a', 'a');
+    elsewhere('a', 'a');
     for (let passed = 0; passed < 5000; passed += 50) time.advance(50);
     expect(asked).to.equal(1);
   });
