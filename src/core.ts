@@ -21,7 +21,6 @@ import { type Counters, processCounters } from './observe/counters.ts';
 import type { Log } from './observe/log.ts';
 import { LogLevels } from './observe/log-levels.ts';
 import { Metrics } from './observe/metrics.ts';
-import type { Series } from './observe/series.ts';
 import { type Spans, UpdateTraces } from './observe/update-traces.ts';
 import { Relay, type RelayOptions } from './relay.ts';
 import { Checks } from './releases/checks.ts';
@@ -430,7 +429,7 @@ export class Core {
 
   /** Those that limits.max_streams counts: of siblings, and calls of Fetch, too. */
   get openStreams(): number {
-    return this.streams + this.siblings.size + this.relay.fetches.size;
+    return this.streams + this.siblings.server.size + this.relay.fetches.size;
   }
 
   /** Processes took more than the limit at the same time: this one keeps so many, first those that serve clients. */
@@ -438,10 +437,10 @@ export class Core {
     const { server, fetches } = this.relay;
     const ofClients = Math.min(server.size, count);
     const ofReports = Math.min(this.loadReports.size, count - ofClients);
-    const ofSiblings = Math.min(this.siblings.size, count - ofClients - ofReports);
+    const ofSiblings = Math.min(this.siblings.server.size, count - ofClients - ofReports);
     server.keepOldest(ofClients);
     this.loadReports.keepOldest(ofReports, noPlace);
-    this.siblings.keepOldest(ofSiblings);
+    this.siblings.server.keepOldest(ofSiblings);
     fetches.keepOldest(count - ofClients - ofReports - ofSiblings);
   }
 
@@ -473,11 +472,6 @@ export class Core {
   onChange(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
-  }
-
-  /** Everything that this process has counted. */
-  series(): Promise<readonly Series[]> {
-    return this.metrics.series();
   }
 
   /** For the charts of the status page. */

@@ -39,7 +39,7 @@ interface SiblingParts {
  */
 export class SiblingServing {
   readonly #parts: SiblingParts;
-  readonly #server: XdsServer;
+  readonly server: XdsServer;
   readonly #views: Views;
   readonly #list: InterestList;
   #rules: SiblingRules;
@@ -71,22 +71,13 @@ export class SiblingServing {
       changing: () => {},
       closed: ({ transport }) => admission.streamClosed(transport.peer),
     };
-    this.#server = new XdsServer(services, streams, 'sibling-');
+    this.server = new XdsServer(services, streams, 'sibling-');
   }
 
   /** Other rules are in force. */
   reload(config: Config): void {
     this.#rules = new SiblingRules(config);
-    this.#server.reidentify();
-  }
-
-  get size(): number {
-    return this.#server.size;
-  }
-
-  /** Ends the newest streams: there are only so many places. */
-  keepOldest(count: number): void {
-    this.#server.keepOldest(count);
+    this.server.reidentify();
   }
 
   /** Whether a replica of this relay has opened the stream. */
@@ -99,7 +90,7 @@ export class SiblingServing {
     const { relayId, events } = this.#parts;
     if (stream.header(SIBLING_HEADER) === relayId)
       return { code: Code.FAILED_PRECONDITION, message: 'this relay is not a sibling of itself' };
-    if (this.#rules.admits(stream.peer)) return this.#server.accept(stream, route);
+    if (this.#rules.admits(stream.peer)) return this.server.accept(stream, route);
     const message =
       'a sibling is refused: where clients are verified, or parameters are trusted or have values, limits.relay_peers must name it';
     events.rejected('denied', message, { peer: stream.peer });

@@ -352,7 +352,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** With the series of all workers, also of those that have ended. */
   async metricsText(): Promise<string> {
     const [own] = await Promise.all([
-      this.#core.series(),
+      this.#core.metrics.series(),
       ...this.#slots.map(async (slot) => {
         const { pid } = slot.status;
         const series = this.#heard(slot, await slot.client?.series());

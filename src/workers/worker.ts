@@ -9,7 +9,6 @@ import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import type { ClientStatusQuery } from '../admin/csds.ts';
 import { type ClientsView, localClients } from '../admin/local-clients.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
-import type { Parameters } from '../model/parameters.ts';
 import { ok, type Result } from '../model/result.ts';
 import { type Interest, idOf } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
@@ -183,10 +182,13 @@ export class Worker {
         }
         return;
       }
-      case 'load_elsewhere':
-        this.#loadElsewhere = message.load;
-        this.#keepOldest(message.most);
+      case 'load_elsewhere': {
+        const { load, most } = message;
+        this.#loadElsewhere = load;
+        if (most.streams !== undefined) this.#core.keepOldestStreams(most.streams);
+        if (most.connections !== undefined) this.#core.admission.keepOldest(most.connections);
         return;
+      }
       case 'log_levels':
         this.#logLevels.take(message.overrides);
         return;
@@ -270,7 +272,7 @@ export class Worker {
           subscribedUpstreams: ({ nodes }) => ({
             subscribed: nodes.map(subscriptionsOf).filter(({ upstreams }) => upstreams.length > 0),
           }),
-          series: async () => ({ value: JSON.stringify(await core.series()) }),
+          series: async () => ({ value: JSON.stringify(await core.metrics.series()) }),
           counters: () => ({ value: JSON.stringify(core.counters()) }),
         });
       },
@@ -295,11 +297,6 @@ export class Worker {
     }));
     const cached = new Set((await this.#primary.cached({ names })).cached);
     return sought.map((_, at) => cached.has(at));
-  }
-
-  #keepOldest({ streams, connections }: Partial<Load>): void {
-    if (streams !== undefined) this.#core.keepOldestStreams(streams);
-    if (connections !== undefined) this.#core.admission.keepOldest(connections);
   }
 
   /** Reports the load once for many changes: after 50 ms while the limits are far away, else at once. */
@@ -350,8 +347,6 @@ export class OutageGate {
   readonly #waiting = new Map<string, number>();
   /** By the upstream's name. */
   #refused: PrimaryState['refused'] = new Map();
-  /** The last parameters that no upstream refuses: those of a stream's names are mostly the same. */
-  #taken: Parameters | undefined;
   readonly #checks: Sweep;
 
   /** `recheck` is called every half second while an upstream is down. */
@@ -383,7 +378,6 @@ export class OutageGate {
         parameters.values().some((key) => this.#refused.get(name)?.parameters.has(key) !== true),
       );
     this.#refused = refused;
-    this.#taken = undefined;
     this.#updateDown(down);
     return refusesMore;
   }
@@ -402,14 +396,10 @@ export class OutageGate {
 
   /** Why the primary's upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined {
-    const { parameters } = interest;
-    if (this.#refused.size === 0 || parameters === this.#taken) return undefined;
     const isRefused = (of: { readonly parameters: ReadonlySet<string> } | undefined): boolean =>
-      of?.parameters.has(parameters.key) === true;
-    if (!this.#refused.values().some(isRefused)) {
-      this.#taken = parameters;
-      return undefined;
-    }
+      of?.parameters.has(interest.parameters.key) === true;
+    // Nearly always: which upstream it is costs more.
+    if (!this.#refused.values().some(isRefused)) return undefined;
     const refused = this.#refused.get(this.#upstreamOf(interest)?.name ?? '');
     return isRefused(refused) ? refused?.message : undefined;
   }
