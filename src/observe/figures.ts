@@ -3,19 +3,7 @@ import type { Counters, CountersOrPid } from './counters.ts';
 import { delayBuckets } from './metrics.ts';
 
 /** One point of the charts. */
-export interface Figure {
-  /** Milliseconds since the epoch. */
-  readonly at: number;
-  /** Responses handed to clients, for each second. */
-  readonly updates: number;
-  /** Seconds from the receipt of an update to the ACK, of 99 % of them; null: there was none. */
-  readonly acknowledged: number | null;
-  readonly streams: number;
-  /** Of all processes, in bytes. */
-  readonly memory: number;
-  /** Of the busiest process: 0 to 1. */
-  readonly busy: number;
-}
+export type Figure = ReturnType<typeof figure>;
 
 /** Five minutes of points. */
 const everyMs = 5000;
@@ -30,27 +18,8 @@ const looksAtLag = perMinute;
 /** An ACK after longer is late: the objective of deploy/observability. Seconds. */
 const inTime = 1;
 
-/** What has happened of late. */
-export interface Recent {
-  /** All but `restarts` and `lagMs` are of so many minutes. */
-  readonly minutes: number;
-  readonly acknowledged: number;
-  /** Of those, later than 1 s. */
-  readonly late: number;
-  readonly rejections: number;
-  readonly turnedAway: readonly { readonly reason: string; readonly count: number }[];
-  readonly refusedUpdates: readonly {
-    readonly upstream: string;
-    readonly type: string;
-    readonly count: number;
-    /** Of the last one: which resource, and why. */
-    readonly reason: string;
-  }[];
-  /** Of workers, within an hour. */
-  readonly restarts: number;
-  /** Of the busiest process: for how long events wait. */
-  readonly lagMs: number;
-}
+/** What has happened of late: all but `restarts` and `lagMs` in so many `minutes`. */
+export type Recent = ReturnType<ReturnType<typeof takeFigures>['recent']>;
 
 /** What grew between two looks. Keys are lines of words. */
 type Growth = ReadonlyMap<string, number>;
@@ -75,7 +44,7 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
     get counters() {
       return last;
     },
-    recent(): Recent {
+    recent() {
       const sums = new Map<string, number>();
       for (const growth of grown.slice(-recentMinutes * perMinute))
         for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
@@ -86,6 +55,7 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
       return {
         minutes: recentMinutes,
         acknowledged: sumOf('acknowledged'),
+        /** Of those, later than 1 s. */
         late: sumOf('late'),
         rejections: sumOf('rejections'),
         turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
@@ -93,9 +63,12 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
           upstream,
           type,
           count,
+          /** Of the last one: which resource, and why. */
           reason: reasonOf(upstream, type),
         })),
+        /** Of workers, within an hour. */
         restarts: grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
+        /** Of the busiest process: for how long events wait. */
         lagMs: sorted.length < looksAtLag ? 0 : (sorted[Math.floor(sorted.length / 2)] ?? 0),
       };
     },
@@ -132,12 +105,7 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
 }
 
 /** What happened between two looks at the processes. A worker that has ended takes its counts along. */
-export function figure(
-  at: number,
-  seconds: number,
-  before: readonly Counters[],
-  now: readonly Counters[],
-): Figure {
+export function figure(at: number, seconds: number, before: readonly Counters[], now: readonly Counters[]) {
   const grown = (count: (counters: Counters) => number): number =>
     sum(now, (one) => {
       const then = ofProcess(one.pid, before);
@@ -147,11 +115,16 @@ export function figure(
     grown((counters) => counters.acknowledged[index] ?? 0),
   );
   return {
+    /** Milliseconds since the epoch. */
     at,
+    /** Responses handed to clients, for each second. */
     updates: seconds > 0 ? grown(({ responses }) => responses) / seconds : 0,
+    /** Seconds from the receipt of an update to the ACK, of 99 % of them; null: there was none. */
     acknowledged: quantile(0.99, acknowledged),
     streams: sum(now, ({ streams }) => streams),
+    /** Of all processes, in bytes. */
     memory: sum(now, ({ memoryBytes }) => memoryBytes),
+    /** Of the busiest process: 0 to 1. */
     busy: Math.max(0, ...now.map((counters) => busyPart(counters, ofProcess(counters.pid, before)))),
   };
 }
