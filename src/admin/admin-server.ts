@@ -18,6 +18,7 @@ import {
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
+import type { Config } from '../config/config.ts';
 import { systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText, quote } from '../model/text.ts';
@@ -50,12 +51,8 @@ interface AdminOptions extends HttpListenerOptions {
   readonly inspector: Inspector;
 }
 
-export interface AdminAccess {
-  /** Hosts that requests may name, beside loopback and the bound address; `*` stands for any characters. */
-  readonly hosts: readonly string[];
-  /** Nothing can be changed. */
-  readonly readOnly: boolean;
-}
+/** Hosts that requests may name, beside loopback and the bound address; and whether nothing can be changed. */
+export type AdminAccess = Pick<Config['admin'], 'hosts' | 'readOnly'>;
 
 /** What an open page listens to. */
 const eventsPath = '/events';

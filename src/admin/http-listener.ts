@@ -86,21 +86,14 @@ interface Visit {
   ends?: Timer;
 }
 
-export interface HttpListener {
-  /** HOST:PORT with the port that was bound. */
-  readonly address: string;
-  /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
-  setTls(material: TlsMaterial): Result<undefined>;
-  /** Stops listening and cuts what is open: no answer of this listener takes long. */
-  close(): Promise<void>;
-}
+export type HttpListener = ReturnType<typeof listenerOn>;
 
 function listenerOn(
   server: Server | TlsServer,
   name: string,
   { host, tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
   handle: RequestListener,
-): HttpListener {
+) {
   /** What a place is called in accounts. */
   const place = `${name} connections`;
   /** By the address and port of the other end; idle ones first, those that have been so for longest before the others. */
@@ -118,8 +111,10 @@ function listenerOn(
   server.on('checkExpectation', requested);
 
   return {
+    /** HOST:PORT with the port that was bound. */
     address,
-    setTls(material) {
+    /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
+    setTls(material: TlsMaterial): Result<undefined> {
       if (!('setSecureContext' in server)) return fail(`${address} is served without TLS`);
       const checked = checkTlsMaterial(material);
       if (!checked.ok) return checked;
@@ -129,7 +124,8 @@ function listenerOn(
       authorities = ca && new ClientAuthorities(ca);
       return ok(undefined);
     },
-    close: () =>
+    /** Stops listening and cuts what is open: no answer of this listener takes long. */
+    close: (): Promise<void> =>
       new Promise((resolve) => {
         server.close(() => resolve());
         server.closeAllConnections();

@@ -27,12 +27,8 @@ import type { Staleness } from './staleness.ts';
 /** So many of the largest classes are asked whether they have what another one lacks. */
 const mostClasses = 100;
 
-/** Who has something that others lack. */
-interface Elsewhere {
-  readonly exists: boolean;
-  /** The parameters of classes that have it. */
-  readonly sets: ReadonlySet<Parameters>;
-}
+/** Who has something that others lack: `sets` are the parameters of classes that have it. */
+type Elsewhere = Awaited<ReturnType<typeof whoHas>>;
 
 /**
  * Says of each MISSING why, unless the process with the client has said so, and who else has it: the process with the whole
@@ -82,7 +78,7 @@ export async function whoHas(
   selector: Selector,
   { classes }: Plain<ListClassesResponse>,
   pace: Pace,
-): Promise<Elsewhere> {
+) {
   const sets = new Set<Parameters>();
   for (const { parameters } of classes.slice(0, mostClasses)) {
     await pace.yieldIfDue();
@@ -127,14 +123,10 @@ const noMatch = 'no variant matches';
 /** So many variants are looked at, and so many sets of parameters are told. */
 const most = { sampled: 300, nearest: 3 };
 
-/** The constraints of the variants of a name, or of some names of a wildcard or glob. */
-interface Sample {
-  readonly names: readonly (readonly Constraints[])[];
-  /** There are more. */
-  readonly isCut: boolean;
-}
+/** The constraints of the variants of a name, or of some names of a wildcard or glob. `isCut`: there are more. */
+type Sample = ReturnType<typeof sampleOf>;
 
-function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector): Sample {
+function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector) {
   const table = store.tables.get(type);
   const names: (readonly Constraints[])[] = [];
   let [looked, sampled] = [0, 0];

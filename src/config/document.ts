@@ -21,16 +21,6 @@ import {
   type UnplacedProblem,
 } from './source.ts';
 
-/** A file as plain values, before the schema is applied. */
-interface ParsedDocument {
-  /** Undefined: the text is not YAML. */
-  readonly value: unknown;
-  readonly places: ReadonlyMap<string, SourceRange>;
-  /** The strings that came from the environment, by `pathText`: as the file has them. */
-  readonly templates: ReadonlyMap<string, string>;
-  readonly problems: readonly ConfigProblem[];
-}
-
 /**
  * Bounds for what anchors and aliases may unfold to. Problems count as nodes: an alias repeats them too. Characters are those
  * of all values and of the path of each: a long key is in the paths of all that is below it.
@@ -50,8 +40,12 @@ function documentOf(text: string, lines: LineCounter): Document.Parsed | undefin
   }
 }
 
-/** Reads YAML 1.2 (so JSON too) and replaces references to the environment in its strings. */
-export function parseText(text: string, environment: Environment): ParsedDocument {
+/**
+ * Reads YAML 1.2 (so JSON too) as plain values, before the schema is applied, and replaces references to the environment in
+ * its strings. `value` undefined: the text is not YAML. `templates`: the strings that came from the environment, by
+ * `pathText`, as the file has them.
+ */
+export function parseText(text: string, environment: Environment) {
   const lines = new LineCounter();
   const document = documentOf(text, lines);
   if (document === undefined) {
@@ -181,10 +175,10 @@ export function parseText(text: string, environment: Environment): ParsedDocumen
   return { value, places, templates, problems };
 }
 
-const broken = (problem: Omit<ConfigProblem, 'path'>): ParsedDocument => ({
+const broken = (problem: Omit<ConfigProblem, 'path'>) => ({
   value: undefined,
-  places: new Map(),
-  templates: new Map(),
+  places: new Map<string, SourceRange>(),
+  templates: new Map<string, string>(),
   problems: [{ path: '', ...problem }],
 });
 

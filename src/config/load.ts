@@ -50,15 +50,6 @@ export const parseConfig = (
   environment: Environment,
 ): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, () => []));
 
-/** What is known of a file of which something may be wrong. */
-interface ExaminedConfig {
-  readonly problems: readonly ConfigProblem[];
-  /** Undefined: the schema refuses it. There may be problems beside it: with the files that it names. */
-  readonly config: Config | undefined;
-  /** Its plain values, before the schema. */
-  readonly value: unknown;
-}
-
 /**
  * `checkConfig` for `validate`: it asks whether the disk can be written, certificates have expired and all has an effect,
  * too, and goes on past problems. `now`: milliseconds since the epoch.
@@ -68,7 +59,7 @@ export const examineConfig = (
   file: string,
   environment: Environment,
   now: number,
-): ExaminedConfig =>
+) =>
   parse(text, file, environment, (value) => [
     ...checkNamedFiles(value),
     ...checkPersistence(value),
@@ -76,7 +67,7 @@ export const examineConfig = (
     ...withoutEffect(value),
   ]);
 
-const settled = ({ problems, config }: ExaminedConfig): Result<Config, readonly ConfigProblem[]> =>
+const settled = ({ problems, config }: ReturnType<typeof parse>): Result<Config, readonly ConfigProblem[]> =>
   config === undefined || problems.length > 0 ? fail(problems) : ok(config);
 
 /**
@@ -94,12 +85,16 @@ export function withoutReferences(text: string, environment: Environment): strin
   return json.replaceAll('${', () => '$${');
 }
 
+/**
+ * `config` undefined: the schema refuses it. There may be problems beside it, with the files that it names. `value`: its
+ * plain values, before the schema.
+ */
 function parse(
   text: string,
   file: string,
   environment: Environment,
   alsoCheck: (file: unknown) => readonly UnplacedProblem[],
-): ExaminedConfig {
+) {
   const document = parseText(text, environment);
   const { value, places, templates } = document;
   if (value === undefined) return { problems: document.problems, config: undefined, value };
