@@ -10,8 +10,8 @@ type Limits = Pick<Config['limits'], 'maxStreams' | 'maxConnections'>;
 export class WorkerLoads {
   limits: Limits;
   readonly #workers: readonly LoadedWorker[];
-  readonly #streams = new Places('streams');
-  readonly #connections = new Places('connections');
+  /** How many streams and connections of each worker have a place within the limits. */
+  readonly #places: Record<keyof Load, readonly number[]> = { streams: [], connections: [] };
   #announcing = false;
 
   constructor(workers: readonly LoadedWorker[], limits: Limits) {
@@ -30,55 +30,34 @@ export class WorkerLoads {
   }
 
   #announce(): void {
-    const { maxStreams, maxConnections } = this.limits;
-    this.#streams.give(this.#workers, maxStreams);
-    this.#connections.give(this.#workers, maxConnections);
-    let [streams, connections] = [0, 0];
-    for (const { load } of this.#workers) {
-      streams += load.streams;
-      connections += load.connections;
+    const streams = this.#give('streams', this.limits.maxStreams);
+    const connections = this.#give('connections', this.limits.maxConnections);
+    for (const [at, worker] of this.#workers.entries()) {
+      const load = { streams: streams[at]?.others ?? 0, connections: connections[at]?.others ?? 0 };
+      worker.send({ kind: 'load_elsewhere', load, most: { ...streams[at]?.most, ...connections[at]?.most } });
     }
-    for (const worker of this.#workers) {
-      const { load } = worker;
-      const others = { streams: streams - load.streams, connections: connections - load.connections };
-      const most = { ...this.#streams.mostOf(worker), ...this.#connections.mostOf(worker) };
-      worker.send({ kind: 'load_elsewhere', load: others, most });
-    }
-  }
-}
-
-/** How many streams, or connections, of each worker have a place within the limit. */
-class Places {
-  readonly #what: keyof Load;
-  readonly #places = new Map<LoadedWorker, number>();
-
-  constructor(what: keyof Load) {
-    this.#what = what;
   }
 
   /**
-   * Two workers can take the last place at the same time: neither has heard of the other's then. Who has a place keeps it,
-   * also if the limit is lower now.
+   * What each worker hears: what the others have, and how many it keeps, if not all that it has have a place. Two workers can
+   * take the last place at the same time: neither has heard of the other's then. Who has a place keeps it, also if the limit
+   * is lower now.
    */
-  give(workers: readonly LoadedWorker[], limit: number): void {
-    for (const worker of workers)
-      this.#places.set(worker, Math.min(this.#of(worker), worker.load[this.#what]));
-    let free = limit - this.#places.values().reduce((sum, places) => sum + places, 0);
-    for (const worker of workers) {
-      const places = this.#of(worker);
-      const more = Math.max(0, Math.min(worker.load[this.#what] - places, free));
-      this.#places.set(worker, places + more);
+  #give(what: keyof Load, limit: number) {
+    const loads = this.#workers.map(({ load }) => load[what]);
+    const kept = loads.map((load, at) => Math.min(load, this.#places[what][at] ?? 0));
+    let free = limit - sum(kept);
+    this.#places[what] = kept.map((places, at) => {
+      const more = Math.max(0, Math.min((loads[at] ?? 0) - places, free));
       free -= more;
-    }
-  }
-
-  /** Empty if all that it has have a place. */
-  mostOf(worker: LoadedWorker): Partial<Load> {
-    const places = this.#of(worker);
-    return places < worker.load[this.#what] ? { [this.#what]: places } : {};
-  }
-
-  #of(worker: LoadedWorker): number {
-    return this.#places.get(worker) ?? 0;
+      return places + more;
+    });
+    return loads.map((load, at) => {
+      const places = this.#places[what][at] ?? 0;
+      const most: Partial<Load> = places < load ? { [what]: places } : {};
+      return { others: sum(loads) - load, most };
+    });
   }
 }
+
+const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);
