@@ -19,10 +19,6 @@ import { History, type HistoryOptions, verdictOf } from './history.ts';
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
 const maxJoined = 1000;
 
-/** Commits whose ACKs still count: the newest. */
-const maxCommits = 100;
-/** ACKs of many clients come together: the history is told of the last one at most so often, in milliseconds. */
-const tellMs = 500;
 /** Characters of why operators have promoted and released a change, all together. */
 const longestReason = 1000;
 
@@ -40,24 +36,62 @@ type Settled = Map<ResourceName, NameSettled>;
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
 /** What clients of another process say to a change, which is known by one name that it changed. */
-export interface ReportedAnswers extends Answers {
+export interface ReportedAnswers extends Said {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   /** `contentHash` of a variant that is new, or `gone`. */
   readonly content: string;
   readonly gone: boolean;
-  /** How long the last ACK took; undefined: there was none. */
+}
+
+/** Commits whose ACKs still count: the newest. */
+const maxCommits = 100;
+/** Answers of many clients come together: they are told at most so often, in milliseconds. */
+const tellMs = 500;
+
+/** How many clients have answered since it was told, and how. */
+interface Said extends Answers {
+  /** How long the last ACK took, in milliseconds; undefined: there was none. */
   readonly tookMs: number | undefined;
 }
 
-/** What came with a commit. */
-interface Sent {
-  readonly revisions: Set<number>;
-  /** Since the history was told. */
-  accepted: number;
-  rejected: number;
-  /** How long the last ACK took, in milliseconds; undefined: nobody has accepted it yet. */
-  took: number | undefined;
+/** What clients say to what came with the newest commits: counted up with each answer, and told now and then. */
+export class CommitAnswers<Sent extends object> {
+  readonly #clock: Clock;
+  readonly #tell: (sent: Sent, said: Said) => void;
+  /** By when the commit arrived, as `Clock.monotonic()` says it. An answer costs a look into it. */
+  readonly #commits = new Map<number, Sent>();
+  readonly #news = new Map<Sent, { accepted: number; rejected: number; tookMs: number | undefined }>();
+
+  constructor(clock: Clock, tell: (sent: Sent, said: Said) => void) {
+    this.#clock = clock;
+    this.#tell = tell;
+  }
+
+  /** What came with the commit that arrived then. */
+  sent(receivedAt: number, make: () => Sent): Sent {
+    const sent = getOrMake(this.#commits, receivedAt, make);
+    const [oldest] = this.#commits.keys();
+    if (this.#commits.size > maxCommits && oldest !== undefined) this.#commits.delete(oldest);
+    return sent;
+  }
+
+  /** A client has accepted or rejected that. */
+  answered(receivedAt: number, isAccepted: boolean): void {
+    const sent = this.#commits.get(receivedAt);
+    if (sent === undefined) return;
+    if (this.#news.size === 0) this.#clock.after(tellMs, () => this.#tellNews());
+    const said = getOrMake(this.#news, sent, () => ({ accepted: 0, rejected: 0, tookMs: undefined }));
+    if (isAccepted) {
+      said.accepted++;
+      said.tookMs = this.#clock.monotonic() - receivedAt;
+    } else said.rejected++;
+  }
+
+  #tellNews(): void {
+    for (const [sent, said] of this.#news) this.#tell(sent, said);
+    this.#news.clear();
+  }
 }
 
 /**
@@ -70,9 +104,8 @@ export class Recorder {
   readonly #hearsClients: () => boolean;
   /** Types of which somebody has said something. */
   readonly #known = new Set<TypeUrl>();
-  /** By when the commit with the changes arrived, as `Clock.monotonic()` says it. An answer costs a look into it. */
-  readonly #commits = new Map<number, Sent>();
-  readonly #news = new Set<Sent>();
+  /** Of the revisions that came with a commit. */
+  readonly #answersTo: CommitAnswers<Set<number>>;
   /** What canaries have said last, and of what, by the first of these names: the judge tells it at each look. */
   readonly #said = new WeakMap<PendingName, readonly unknown[]>();
 
@@ -81,6 +114,9 @@ export class Recorder {
     this.history = new History(options);
     this.#clock = options.clock;
     this.#hearsClients = hearsClients;
+    this.#answersTo = new CommitAnswers(options.clock, (revisions, said) => {
+      for (const revision of revisions) this.#answered(this.history.get(revision), said);
+    });
   }
 
   /** Before the first commit. Of these types something was restored: that is no change. */
@@ -159,30 +195,20 @@ export class Recorder {
   /** Everybody gets these changes with the commit that arrived then. */
   #released(receivedAt: number, revisions: readonly number[]): void {
     if (revisions.length === 0) return;
-    const made = (): Sent => ({ revisions: new Set(), accepted: 0, rejected: 0, took: undefined });
-    const sent = getOrMake(this.#commits, receivedAt, made);
-    for (const revision of revisions) sent.revisions.add(revision);
-    const [oldest] = this.#commits.keys();
-    if (this.#commits.size > maxCommits && oldest !== undefined) this.#commits.delete(oldest);
+    const sent = this.#answersTo.sent(receivedAt, () => new Set());
+    for (const revision of revisions) sent.add(revision);
   }
 
   /** A stream has accepted or rejected what arrived then, as `Clock.monotonic()` says it. */
   answered(receivedAt: number, isAccepted: boolean): void {
-    if (!this.#hearsClients()) return;
-    const commit = this.#commits.get(receivedAt);
-    if (commit === undefined) return;
-    if (isAccepted) commit.accepted++;
-    else commit.rejected++;
-    if (isAccepted) commit.took = this.#clock.monotonic() - receivedAt;
-    if (this.#news.size === 0) this.#clock.after(tellMs, () => this.#tell());
-    this.#news.add(commit);
+    if (this.#hearsClients()) this.#answersTo.answered(receivedAt, isAccepted);
   }
 
   /** The clients of another process have said this since its last report. */
   reported({ type, accepted, rejected, tookMs, ...shown }: ReportedAnswers): void {
     const changes = [...this.history.changes()].toReversed();
     const change = changes.find((one) => one.type === type && one.names.some((of) => shows(of, shown)));
-    if (change !== undefined && !change.first) this.#answers(change, { accepted, rejected, took: tookMs });
+    if (change?.first === false) this.#answered(change, { accepted, rejected, tookMs });
   }
 
   /** Canaries have said this to what waits under these names. `areAll`: all of them have accepted it. */
@@ -220,23 +246,12 @@ export class Recorder {
     }
   }
 
-  #tell(): void {
-    for (const commit of this.#news) {
-      const { revisions } = commit;
-      for (const revision of revisions) {
-        const change = this.history.get(revision);
-        if (change !== undefined) this.#answers(change, commit);
-      }
-      [commit.accepted, commit.rejected] = [0, 0];
-    }
-    this.#news.clear();
-  }
-
-  #answers(change: Change, { accepted, rejected, took }: Pick<Sent, 'accepted' | 'rejected' | 'took'>): void {
+  #answered(change: Change | undefined, { accepted, rejected, tookMs }: Said): void {
+    if (change === undefined) return;
     const before = change.answers ?? { accepted: 0, rejected: 0 };
     const answers = { accepted: before.accepted + accepted, rejected: before.rejected + rejected };
     // With several processes the last one counts.
-    const clientsMs = took === undefined ? change.clientsMs : Math.max(took, change.clientsMs ?? 0);
+    const clientsMs = tookMs === undefined ? change.clientsMs : Math.max(tookMs, change.clientsMs ?? 0);
     this.history.replace({ ...change, clientsMs, answers });
   }
 }

@@ -12,6 +12,7 @@ import type { ReportedTraffic } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../releases/canaries.ts';
+import { CommitAnswers } from '../releases/recorder.ts';
 import { type CanaryStream, outdated, type Survey, type Waiting } from '../releases/waiting.ts';
 import type { Message, ToPrimary } from './ipc-messages.ts';
 
@@ -164,51 +165,19 @@ export function movedBetween(
     (before.open?.has(client.classKey) === false && now.open?.has(client.classKey) !== false);
 }
 
-/** Commits whose answers still count: the newest. */
-const maxCommits = 100;
-/** Answers of many clients come together, in milliseconds. */
-const tellAnswersMs = 500;
-
-type Change = Pick<Message<'answers'>, 'type' | 'name' | 'content' | 'gone'>;
-
 /** Tells the primary, which keeps the history, what the clients of this worker say to changes. */
-export class AnswerReporter {
-  readonly #clock: Clock;
-  readonly #send: (message: ToPrimary) => void;
-  /** By when the commit arrived. */
-  readonly #changes = new Map<number, Change>();
-  /** Since the primary was told: counted up with each answer. */
-  readonly #news = new Map<Change, { accepted: number; rejected: number; tookMs: number | undefined }>();
-
+export class AnswerReporter extends CommitAnswers<
+  Pick<Message<'answers'>, 'type' | 'name' | 'content' | 'gone'>
+> {
   constructor(clock: Clock, send: (message: ToPrimary) => void) {
-    this.#clock = clock;
-    this.#send = send;
+    super(clock, (change, said) => send({ kind: 'answers', ...change, ...said }));
   }
 
   /** What canaries say the judge hears. */
   committed({ type, receivedAt, contents, sides }: Commit): void {
     const isForCanaries = sides !== undefined && sides.released.changed.size === 0;
     const change = contents === undefined || isForCanaries ? undefined : changeOf(contents);
-    if (change === undefined) return;
-    this.#changes.set(receivedAt, { type, ...change });
-    const [oldest] = this.#changes.keys();
-    if (this.#changes.size > maxCommits && oldest !== undefined) this.#changes.delete(oldest);
-  }
-
-  answered(receivedAt: number, isAccepted: boolean): void {
-    const change = this.#changes.get(receivedAt);
-    if (change === undefined) return;
-    if (this.#news.size === 0) this.#clock.after(tellAnswersMs, () => this.#tell());
-    const said = getOrMake(this.#news, change, () => ({ accepted: 0, rejected: 0, tookMs: undefined }));
-    if (isAccepted) {
-      said.accepted++;
-      said.tookMs = this.#clock.monotonic() - receivedAt;
-    } else said.rejected++;
-  }
-
-  #tell(): void {
-    for (const [change, said] of this.#news) this.#send({ kind: 'answers', ...change, ...said });
-    this.#news.clear();
+    if (change !== undefined) this.sent(receivedAt, () => ({ type, ...change }));
   }
 }
 
