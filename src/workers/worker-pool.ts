@@ -555,19 +555,11 @@ const withoutText = (config: Config): Config => ({
 
 const nowhere = { text: '', value: undefined, dump: undefined, places: new Map<never, never>() };
 
-/** The metrics of clients, beside `distributary_downstream_…`. */
-const ofClients = new Set([
-  'distributary_propagation_seconds',
-  'distributary_acknowledged_seconds',
-  'distributary_cache_lookups_total',
-  'distributary_classes',
-  'distributary_peer_accounts',
-  'distributary_peer_waiting',
-  'distributary_peer_held_bytes',
-]);
-/** Of xds and rest in a worker, of admin and upstreams in the primary. */
-const isOfCertificates = ({ name }: Series): boolean => name.startsWith('distributary_certificate_');
-const isOfLoad = ({ name }: Series): boolean => name.startsWith('distributary_load_');
+/** The metrics of clients. */
+const ofClients = /^distributary_(?:downstream|load|peer|classes|propagation|acknowledged|cache_lookups)(?:_|$)/;
+/** Those of certificates too: of xds and rest in a worker, of admin and upstreams in the primary. */
+const isOfWorkers = ({ name }: Series): boolean =>
+  ofClients.test(name) || name.startsWith('distributary_certificate_');
 const feedHistogram = 'distributary_worker_feed_seconds';
 
 /**
@@ -578,8 +570,8 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
   return list.flatMap((series) => {
     if (series.name === 'distributary_propagation_seconds') return asFeedHistogram(series);
     // Upstream sessions that were refused are the clients', too. Of load reports each process counts its own part.
-    if (series.name === 'distributary_downstream_rejected_total' || isOfLoad(series)) return series;
-    if (!isOfClients(series)) return series;
+    if (/^distributary_(?:downstream_rejected_total$|load_)/.test(series.name)) return series;
+    if (!ofClients.test(series.name)) return series;
     // Of a type or service that no worker has.
     return series.type === 'gauge' ? withZeros(series) : [];
   });
@@ -591,21 +583,14 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
  */
 export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
   return list.flatMap((series) => {
-    if (isOfClients(series) || isOfCertificates(series)) return series;
+    if (isOfWorkers(series)) return series;
     return series.name.startsWith('distributary_') ? [] : withWorkerLabel(series, number);
   });
 }
 
 /** The counters of a worker that has ended. Sums must not shrink, or they would look like a restart. */
 export function countersOfEnded(list: readonly Series[]): readonly Series[] {
-  return list.filter(
-    (series) => series.type !== 'gauge' && (isOfClients(series) || isOfCertificates(series)),
-  );
-}
-
-function isOfClients(series: Series): boolean {
-  const { name } = series;
-  return name.startsWith('distributary_downstream_') || ofClients.has(name) || isOfLoad(series);
+  return list.filter((series) => series.type !== 'gauge' && isOfWorkers(series));
 }
 
 const withZeros = (series: Series): Series => ({
