@@ -163,12 +163,12 @@ async function openListener(
   if (!tls.ok) return tls;
   const { material, follow, close } = tls.value;
   // From 0: increase() does not see a series' first increment.
-  if (material !== undefined) core.metrics.handshakes(listener, 'full');
+  if (material !== undefined) core.metrics.count.handshakes(listener, 'full');
   const listening = await listen({
     tls: material && { ...material, sessions: sessions(listener) },
     reusePort: core.sharesPort(listener),
     bounds: core.admission,
-    shookHands: (how) => core.metrics.handshakes(listener, how).inc(),
+    shookHands: (how) => core.metrics.count.handshakes(listener, how).inc(),
     refused: (reason) => core.metrics.count.rejected(reason).inc(),
     accounts: core.accounts,
     maxConnectionAge: () => core.config.xds.maxConnectionAgeMs,

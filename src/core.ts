@@ -307,7 +307,6 @@ export class Core {
       removalLimits: () => this.config.upstreams,
       events: rolloutEvents(this, rolloutFile),
     });
-    this.metrics.set.frozen().value = Number(this.relay.gate.holds.freezes.length > 0);
     this.loops = new LoopDetection(
       role.relayId ?? newRelayId(config.node.id),
       (peer) => this.rules.mayBeRelay(peer),

@@ -24,7 +24,7 @@ import { checkStates } from './model/rollout.ts';
 import { gatedByDefault, typeByName, typeInfo } from './model/types.ts';
 import { takeFigures } from './observe/figures.ts';
 import { type RecentLine, withRecentLines } from './observe/log.ts';
-import type { RelayFacts } from './observe/metrics.ts';
+import { type RelayFacts, rolloutStates } from './observe/metrics.ts';
 import type { Reading } from './observe/series.ts';
 import { parametersObjection } from './releases/reload-objection.ts';
 import { RolloutFile } from './releases/rollout-file.ts';
@@ -385,13 +385,17 @@ export class Distributary {
 
   async #facts(): Promise<RelayFacts> {
     const { checks, relay, rollout } = this.#core;
+    const report = rollout.report();
     return {
       ready: [[Number(this.#inspection.ready().ready)]],
       held_removals: relay.upstreams.map(({ name }) => [
         this.#heldRemovals(name).reduce((sum, { count }) => sum + count, 0),
         name,
       ]),
-      discarded_names: [[discardedFacts(rollout.report())?.names ?? 0]],
+      discarded_names: [[discardedFacts(report)?.names ?? 0]],
+      rollout_state: rolloutStates.map((one): Reading => [Number(one === report.state.kind), one]),
+      rollout_wave: [[report.wave]],
+      frozen: [[Number(report.freezes.length > 0)]],
       rollout_check_state: checks
         .states()
         .flatMap(({ name, state }) => checkStates.map((one): Reading => [Number(one === state), name, one])),

@@ -28,8 +28,6 @@ export function notificationsOf(
   { rollout, node }: Config,
   { metrics, conditions }: { readonly metrics: Metrics; readonly conditions: Conditions },
 ): Notifications {
-  // From 0: increase() does not see a series' first increment.
-  for (const result of ['sent', 'failed'] as const) metrics.count.rolloutNotifications(result);
   const failing = new Set<string>();
   return new Notifications(rollout?.notify ?? [], systemClock, node.id, (host, result) => {
     metrics.count.rolloutNotifications(result.ok ? 'sent' : 'failed').inc();
@@ -62,9 +60,7 @@ export function rolloutEvents(
       });
       notifications.tell({ event: 'RELEASED', ...listed(names) });
     },
-    stateChanged(state, wave) {
-      metrics.rolloutState(state.kind);
-      metrics.count.rolloutWave().value = wave;
+    stateChanged(state) {
       if (state.kind === 'IDLE' || state.kind === 'FROZEN') fleet.over();
     },
     decided: (names, reason) => recorder?.decided(names, reason),
@@ -93,10 +89,7 @@ export function rolloutEvents(
       log.info('a change is not held any more', { ...told(names), cause, reason });
       notifications.tell({ event: 'RESOLVED', cause, reason, ...listed(names) });
     },
-    save(state) {
-      metrics.set.frozen().value = Number(state.freezes.length > 0);
-      file?.save(state);
-    },
+    save: (state) => file?.save(state),
   };
 }
 

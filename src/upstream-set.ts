@@ -210,7 +210,7 @@ export class UpstreamSet {
 function updateMetrics({ metrics, traces }: Core, name: string): UpdateMetrics {
   return {
     accepted: (type) => {
-      metrics.updates(name, type, 'accepted').inc();
+      metrics.count.updates(name, type, 'accepted').inc();
       metrics.set.lastUpdate(name, type).value = systemClock.now() / 1000;
     },
     rejected: (type, reason, arrivedAt) => {

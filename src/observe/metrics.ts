@@ -28,7 +28,7 @@ export const delayBuckets = [
 /** Seconds: from a change without anybody to protect to one that somebody had to repair. */
 const rolloutBuckets = [1, 5, 10, 30, 60, 120, 300, 600, 1800, 3600, 14_400, 86_400];
 
-const rolloutStates = ['IDLE', 'CANARY', 'HELD', 'FROZEN'] as const;
+export const rolloutStates = ['IDLE', 'CANARY', 'HELD', 'FROZEN'] as const;
 const rolloutResults = [
   'released',
   'held',
@@ -105,6 +105,9 @@ const ofRelay = {
   ready: { labels: [], help: '1 while /ready answers 200, else 0' },
   held_removals: { labels: ['upstream'], help: 'Removals of an upstream that are held back because they are too many at once (max_removal_percent), those that a rollout holds included' },
   discarded_names: { labels: [], help: 'Names of which nobody gets what their upstream says, because it was discarded' },
+  rollout_state: { labels: ['state'], help: 'State of the rollout: 1 for the current state, 0 for the others' },
+  rollout_wave: { labels: [], help: 'In which wave a change is that goes to some clients first, from 1; 0: none waits' },
+  frozen: { labels: [], help: 'Whether an operator has frozen something' },
   rollout_check_state: { labels: ['name', 'state'], help: 'What a check of the rollout says: 1 for its current state, 0 for the others' },
   limit: { labels: ['name'], help: 'Limits of the configuration in force, by key: counts, bytes and seconds' },
   config_last_reload_timestamp_seconds: { labels: [], help: 'When the configuration in force was read, in seconds since the epoch' },
@@ -134,7 +137,8 @@ const described = z.object({
   labelNames: z.array(z.string()).default([]),
 });
 
-type Result = 'accepted' | 'rejected';
+const results = ['accepted', 'rejected'] as const;
+type Result = (typeof results)[number];
 /** What the labels are called whose values these are. */
 type NamesOf<Labels extends readonly string[]> = { readonly [Index in keyof Labels]: string };
 
@@ -157,35 +161,28 @@ export class Metrics {
     responseBytes: this.#count<[TypeUrl]>('downstream_response_bytes_total', ['type'], 'Bytes of responses handed to streams of clients'),
     coalesced: this.#count<[TypeUrl]>('downstream_coalesced_total', ['type'], 'Updates overtaken by a newer one before a slow client took them'),
     overdue: this.#count<[TypeUrl, 'removal' | 'warming' | 'missing']>('downstream_order_timeouts_total', ['type', 'what'], 'Sent to clients before what it waited for: a removal (removal), or routes whose clusters have not arrived (missing) or are not accepted (warming)'),
-    rejected: this.#count<[reason: string]>('downstream_rejected_total', ['reason'], 'Streams and requests of clients that were refused'),
+    rejected: this.#count<[reason: string]>('downstream_rejected_total', ['reason'], 'Streams and requests of clients that were refused', [...rejections.keys()]),
     reconnects: this.#count<[upstream: string]>('upstream_reconnects_total', ['upstream'], 'Attempts to connect again'),
     streamEnds: this.#count<[upstream: string, code: string]>('upstream_stream_ends_total', ['upstream', 'code'], 'Streams to control planes that ended, other than by the relay itself'),
     lookups: this.#count<[TypeUrl, 'hit' | 'miss']>('cache_lookups_total', ['type', 'result'], 'Lookups of a name with a set of parameters'),
-    evictions: this.#count<[reason: string]>('cache_evictions_total', ['reason'], 'Variants that were dropped from the cache although the upstream has not removed them'),
+    evictions: this.#count<[reason: string]>('cache_evictions_total', ['reason'], 'Variants that were dropped from the cache although the upstream has not removed them', ['size', 'idle', 'ttl']),
     ambiguous: this.#count<[TypeUrl]>('ambiguous_matches_total', ['type'], 'Lookups that more than one variant matched'),
-    reloads: this.#count<[Result]>('config_reloads_total', ['result'], 'Attempts to load a changed configuration'),
+    reloads: this.#count<[Result]>('config_reloads_total', ['result'], 'Attempts to load a changed configuration', results),
     workerRestarts: this.#count<[]>('worker_restarts_total', [], 'Serving processes started in place of one that exited'),
     persistenceErrors: this.#count<[reason: string]>('persistence_errors_total', ['reason'], 'Errors of the disk that keeps the cache'),
     loadReports: this.#count<['received' | 'sent', upstream: string]>('load_reports_total', ['direction', 'upstream'], 'Load reports of clients (received), and sums that were sent to control planes (sent)'),
-    loadRequests: this.#count<[LoadOutcome]>('load_requests_total', ['outcome'], 'Requests that clients have reported, by what became of them'),
+    loadRequests: this.#count<[LoadOutcome]>('load_requests_total', ['outcome'], 'Requests that clients have reported, by what became of them', loadOutcomes),
     loadClustersDropped: this.#count<[]>('load_report_clusters_dropped_total', [], 'Clusters of load reports that were left out, because of limits.max_load_report_clusters or what their peer holds'),
-    rolloutWave: this.#count<[]>('rollout_wave', [], 'In which wave a change is that goes to some clients first, from 1; 0: none waits'),
-    rolloutNotifications: this.#count<[result: 'sent' | 'failed']>('rollout_notifications_total', ['result'], 'Notifications of what becomes of changes (rollout.notify): sent, or given up after half a minute (failed)'),
-    rollouts: this.#count<[RolloutResult]>('rollouts_total', ['result'], 'Changes that went to canaries first, by result'),
+    rolloutNotifications: this.#count<[result: 'sent' | 'failed']>('rollout_notifications_total', ['result'], 'Notifications of what becomes of changes (rollout.notify): sent, or given up after half a minute (failed)', ['sent', 'failed']),
+    rollouts: this.#count<[RolloutResult]>('rollouts_total', ['result'], 'Changes that went to canaries first, by result', rolloutResults),
+    handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)', ['full', 'resumed']),
+    updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files', results),
   };
-  /** The same, of what has a method below. */
-  // biome-ignore format: a table, one metric a line
-  readonly #behind = {
-    handshakes: this.#count<[listener: string, kind: 'full' | 'resumed']>('downstream_tls_handshakes_total', ['listener', 'kind'], 'TLS handshakes of clients that were completed: full, or by a session that was resumed (resumed)'),
-    updates: this.#count<[upstream: string, TypeUrl, Result]>('upstream_updates_total', ['upstream', 'type', 'result'], 'Responses of control planes and scans of files'),
-  };
-  /** Gauges, which are set: the state of the rollout by its method. */
+  /** Gauges, which are set. */
   // biome-ignore format: a table, one metric a line
   readonly set = {
     lastUpdate: this.#count<[upstream: string, TypeUrl]>('upstream_last_update_timestamp_seconds', ['upstream', 'type'], 'When the last accepted update arrived, in seconds since the epoch'),
     heldRemovals: this.#count<[upstream: string, TypeUrl]>('upstream_held_removals', ['upstream', 'type'], 'Removals that are held back because they are too many at once (max_removal_percent), of types that no rollout gates'),
-    rolloutState: this.#count<[state: string]>('rollout_state', ['state'], 'State of the rollout: 1 for the current state, 0 for the others'),
-    frozen: this.#count<[]>('frozen', [], 'Whether an operator has frozen something'),
   };
   readonly #distributions = new Map<string, Family<Distribution>>();
   /** In seconds. */
@@ -220,17 +217,7 @@ export class Metrics {
       collectDefaultMetrics({ register: this.#registry });
       for (const name of wronglyNamed) this.#registry.removeSingleMetric(name);
     }
-    // A series that appears with its first increment hides that increment from rate() and increase().
-    for (const result of ['accepted', 'rejected'] as const) this.count.reloads(result);
-    for (const reason of rejections.keys()) this.count.rejected(reason);
-    for (const reason of ['size', 'idle', 'ttl']) this.count.evictions(reason);
-    for (const result of rolloutResults) this.count.rollouts(result);
-    for (const outcome of loadOutcomes) this.count.loadRequests(outcome);
-    this.count.loadClustersDropped();
-    this.count.workerRestarts();
     this.observe.rolloutDuration();
-    this.rolloutState('IDLE');
-    this.count.rolloutWave();
   }
 
   acknowledged(type: TypeUrl): Distribution {
@@ -238,26 +225,10 @@ export class Metrics {
     return this.observe.acknowledged(isKnownType(type) ? this.typeLabel(type) : OTHER_TYPES);
   }
 
-  handshakes(listener: 'xds' | 'rest', kind: 'full' | 'resumed'): Tally {
-    // Both begin at 0, see the constructor.
-    this.#behind.handshakes(listener, kind === 'full' ? 'resumed' : 'full');
-    return this.#behind.handshakes(listener, kind);
-  }
-
-  updates(upstream: string, type: TypeUrl, result: Result): Tally {
-    // Both begin at 0, see the constructor.
-    this.#behind.updates(upstream, type, result === 'accepted' ? 'rejected' : 'accepted');
-    return this.#behind.updates(upstream, type, result);
-  }
-
   /** A response or a file is refused. `reason` says which resource, and why. */
   refusedUpdate(upstream: string, type: TypeUrl, reason: string): void {
-    this.updates(upstream, type, 'rejected').inc();
+    this.count.updates(upstream, type, 'rejected').inc();
     this.#refusals.set(JSON.stringify([upstream, this.typeLabel(type)]), reason);
-  }
-
-  rolloutState(now: (typeof rolloutStates)[number]): void {
-    for (const state of rolloutStates) this.set.rolloutState(state).value = Number(state === now);
   }
 
   /** This upstream is gone: nobody changes its gauges any more. Its counters stay. */
@@ -326,15 +297,30 @@ export class Metrics {
     return [...readingsOf(family)].filter(([count]) => count !== 0);
   }
 
-  /** `name` is without `distributary_`; what ends in `_total` is a counter. */
-  #count<Labels extends readonly string[]>(name: string, labels: NamesOf<Labels>, help: string) {
+  /**
+   * `name` is without `distributary_`; what ends in `_total` is a counter. `known`: values of the last label that begin at 0.
+   * A series that appears with its first increment hides that increment from rate() and increase().
+   */
+  #count<Labels extends readonly string[]>(
+    name: string,
+    labels: NamesOf<Labels>,
+    help: string,
+    known: readonly string[] = [],
+  ) {
     const family = new Family(() => new Tally());
     this.#families.set(name, family);
     this.#add(name, { labels, help }, () => readingsOf(family));
-    return (...values: Labels): Tally =>
-      family.of(
-        ...values.map((value, index) => (labels[index] === 'type' ? this.typeLabel(typeUrl(value)) : value)),
+    const begin = (...others: readonly string[]): void => {
+      for (const value of known) family.of(...others, value);
+    };
+    if (labels.length === 1) begin();
+    return (...values: Labels): Tally => {
+      const own = values.map((value, index) =>
+        labels[index] === 'type' ? this.typeLabel(typeUrl(value)) : value,
       );
+      if (own.length > 1) begin(...own.slice(0, -1));
+      return family.of(...own);
+    };
   }
 
   #histogram<Labels extends readonly string[]>(

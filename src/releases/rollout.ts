@@ -119,7 +119,7 @@ export class Rollout {
     gate.holds.restore(saved?.freezes ?? [], saved?.withheld ?? []);
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
-    options.events.stateChanged(this.#state, 0);
+    options.events.stateChanged(this.#state);
   }
 
   sideOf(client: SidedClient): Side {
@@ -670,7 +670,7 @@ export class Rollout {
     const isSame = this.#state.kind === before.kind && this.#state.since === before.since;
     if (isSame && wave === this.#wave) return;
     this.#wave = wave;
-    events.stateChanged(this.#state, wave);
+    events.stateChanged(this.#state);
   }
 
   /** What was held was neither released nor discarded, and is held no more. */

@@ -49,8 +49,8 @@ export interface RolloutEvents {
   ): void;
   /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
   released(names: readonly PendingName[], milliseconds: number): void;
-  /** Of all changes. `wave`: from 1; 0 if nothing waits. */
-  stateChanged(state: RolloutState, wave: number): void;
+  /** Of all changes. */
+  stateChanged(state: RolloutState): void;
   /** Of one change that waits. */
   changeIs(
     state: WaitingState,

@@ -108,7 +108,7 @@ export function feedUpstream(core: Core, socket: string, sink: UpstreamSink, nam
       loadNode: (target) => loadNode(core.config, target),
       log: { ...own, info: (message, fields) => own.debug(message, fields) },
       metrics: {
-        accepted: (type) => metrics.updates(name, type, 'accepted').inc(),
+        accepted: (type) => metrics.count.updates(name, type, 'accepted').inc(),
         rejected: (type, reason) => metrics.refusedUpdate(name, type, reason),
         reconnect: () => metrics.count.reconnects(name).inc(),
       },

@@ -43,7 +43,7 @@ describe('metrics', () => {
     metrics.count.rejected('streams').inc();
     metrics.observe.propagation().observe(0.003);
     metrics.acknowledged(cds).observe(0.3);
-    metrics.updates('central', cds, 'accepted').inc();
+    metrics.count.updates('central', cds, 'accepted').inc();
     metrics.count.reconnects('central').inc();
     metrics.set.lastUpdate('central', cds).value = 1_500_000_000;
     metrics.count.lookups(cds, 'hit').inc(3);
@@ -207,7 +207,7 @@ describe('metrics', () => {
 
   it('begin at 0 where it is known what can happen: increase() does not see a first increment', async () => {
     const metrics = new Metrics();
-    metrics.updates('central', cds, 'accepted').inc();
+    metrics.count.updates('central', cds, 'accepted').inc();
     const lines = (await metrics.text()).split('\n');
     for (const line of [
       'upstream_updates_total{upstream="central",type="cds",result="rejected"} 0',

@@ -10,7 +10,7 @@ function process(count: number): Metrics {
   const metrics = new Metrics();
   metrics.count.requests(cds, 'ack').inc(count);
   metrics.count.lookups(cds, 'hit').inc(count);
-  metrics.updates('central', cds, 'accepted').inc(count);
+  metrics.count.updates('central', cds, 'accepted').inc(count);
   metrics.count.rejected('streams').inc(count);
   for (let time = 0; time < count; time++) {
     metrics.observe.propagation().observe(0.001);
