@@ -1,3 +1,5 @@
+import { hash } from 'node:crypto';
+import { resolve } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
@@ -6,8 +8,9 @@ import type { HttpListener } from './admin/http-listener.ts';
 import type { Request } from './admin/requests.ts';
 import type { Answer, Call, DiskFacts, PageFacts, RefusedConfiguration, Usage } from './admin/service.ts';
 import { DiskProblem, diskError, lockedText } from './cache/persistence/disk-error.ts';
-import type { Persistence } from './cache/persistence/persistence.ts';
-import type { Config } from './config/config.ts';
+import { WorkerDisk } from './cache/persistence/disk.ts';
+import { Persistence, type UpstreamIdentity } from './cache/persistence/persistence.ts';
+import type { Config, UpstreamConfig } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { warnings } from './config/warnings.ts';
 import { CompareConfigurationRequestSchema } from './gen/distributary/admin/v1/configuration_pb.ts';
@@ -21,16 +24,17 @@ import { typeUrl } from './model/brand.ts';
 import { Sweep, systemClock, within } from './model/clock.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import { checkStates } from './model/rollout.ts';
-import { gatedByDefault, typeByName, typeInfo } from './model/types.ts';
+import { gatedByDefault, knownTypes, typeByName, typeInfo } from './model/types.ts';
 import { takeFigures } from './observe/figures.ts';
 import { type RecentLine, withRecentLines } from './observe/log.ts';
 import { type RelayFacts, rolloutStates } from './observe/metrics.ts';
 import type { Reading } from './observe/series.ts';
 import { parametersObjection } from './releases/reload-objection.ts';
 import { RolloutFile } from './releases/rollout-file.ts';
+import { claimant } from './upstream/claims.ts';
+import { formatAddress } from './wire/address.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import { Core, type CoreDependencies, openTraces } from './core.ts';
-import { lastWriteTimeoutMs, makePersistence } from './make-persistence.ts';
 import {
   dumpInForce,
   effectSummary,
@@ -45,6 +49,8 @@ import { readListenerTls } from './watched-tls.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;
+/** How long an operator's answer, and the end of the process, wait for the last write, in milliseconds. */
+const lastWriteTimeoutMs = 5000;
 /** How often problems are looked for, in milliseconds. */
 const problemsMs = 5000;
 
@@ -90,31 +96,38 @@ export class Distributary {
     this.#started = config;
     this.#config = config;
     this.#mode = mode;
-    this.#sessions = new SessionKeeper(config, systemClock, dependencies.log);
-    this.#persistence = makePersistence(() => this.#config, {
-      sessions: () => this.#sessions.sealed(),
-      clock: systemClock,
-      log: dependencies.log,
-      failed: (reason) => this.#core.metrics.count.persistenceErrors(reason).inc(),
-      staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
-    });
-    const path = config.cache.persistence?.path;
+    const { log } = dependencies;
+    this.#sessions = new SessionKeeper(config, systemClock, log);
+    const kept = config.cache.persistence;
+    this.#persistence =
+      kept &&
+      new Persistence({
+        disk: new WorkerDisk(kept.path),
+        path: kept.path,
+        leaveOut: kept.secrets ? kept.leaveOut : [...kept.leaveOut, ...secrets],
+        upstreams: () => identities(this.#config),
+        serves: (type, selector) => claimant(this.#config.upstreams, type, selector)?.name,
+        sessions: () => this.#sessions.sealed(),
+        clock: systemClock,
+        log,
+        failed: (reason) => this.#core.metrics.count.persistenceErrors(reason).inc(),
+        staleSince: (upstream) => this.#core.staleness.sinceOf(upstream),
+      });
     this.#rolloutFile =
-      path === undefined
-        ? undefined
-        : new RolloutFile(
-            path,
-            systemClock,
-            dependencies.log,
-            (error) => this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
-            // Another relay has the directory: what its operators have closed must not be replaced.
-            async () => {
-              await this.#loaded.promise;
-              return this.#persistence?.failure?.reason === 'locked'
-                ? new DiskProblem('locked', lockedText)
-                : undefined;
-            },
-          );
+      kept &&
+      new RolloutFile(
+        kept.path,
+        systemClock,
+        log,
+        (error) => this.#core.metrics.count.persistenceErrors(diskError(error).kind).inc(),
+        // Another relay has the directory: what its operators have closed must not be replaced.
+        async () => {
+          await this.#loaded.promise;
+          return this.#persistence?.failure?.reason === 'locked'
+            ? new DiskProblem('locked', lockedText)
+            : undefined;
+        },
+      );
     const recorder = new Recorder(
       {
         clock: systemClock,
@@ -151,7 +164,7 @@ export class Distributary {
       isRequired: (upstream) =>
         this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
       warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
-      found: problemLog(dependencies.log, systemClock, this.#startedAt, () => this.#core.isLeaving),
+      found: problemLog(log, systemClock, this.#startedAt, () => this.#core.isLeaving),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
@@ -159,7 +172,7 @@ export class Distributary {
       },
       rollout: core.rollout,
       askCheck: (name) => core.checks.askNow(name),
-      log: dependencies.log,
+      log,
       logLevels: core.logLevels,
       own: {
         compareConfiguration: (request, call) => this.#compare(request, call),
@@ -498,4 +511,36 @@ function movesClasses(before: Config, after: Config): boolean {
   const isMoved = !isDeepStrictEqual(before.parameters, after.parameters);
   const upstreams = [...before.upstreams, ...after.upstreams];
   return isMoved && upstreams.some((one) => one.kind === 'ads' && one.variants !== 'NATIVE');
+}
+
+const secrets = knownTypes.filter(({ short }) => short === 'sds').map(({ url }) => url);
+
+/**
+ * What decides the content of an upstream: its kind, its claims and those of the upstreams before it, and the node that
+ * it is shown. Not node.id: replicas often take it from their host.
+ */
+export function identities(config: Config): readonly UpstreamIdentity[] {
+  return config.upstreams.map((upstream, index) => {
+    const claimed = config.upstreams.slice(0, index + 1).map((one) => one.claims);
+    const parts = [upstream.kind, claimed, ...requestedAs(upstream, config)];
+    return {
+      name: upstream.name,
+      text: hash('sha256', JSON.stringify(parts), 'hex'),
+      places: places(upstream),
+    };
+  });
+}
+
+/** PER_PARAMETERS stamps variants with the rules' keys, and shows them to the control plane where the rules say. */
+function requestedAs(upstream: UpstreamConfig, { parameters, node }: Config): readonly unknown[] {
+  if (upstream.kind === 'filesystem') return [];
+  const { cluster, metadata, locality } = node;
+  const rules = upstream.variants === 'NATIVE' ? [] : parameters;
+  const shown = rules.map(({ key, to }) => JSON.stringify([key, to])).toSorted();
+  return [upstream.variants, shown, cluster, metadata, locality];
+}
+
+function places(upstream: UpstreamConfig): readonly string[] {
+  if (upstream.kind === 'filesystem') return [resolve(upstream.path)];
+  return upstream.endpoints.map(formatAddress);
 }

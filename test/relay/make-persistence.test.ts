@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { identities } from '../../src/make-persistence.ts';
+import { identities } from '../../src/distributary.ts';
 import { whyNotRestored } from '../../src/cache/persistence/persistence.ts';
 import { Staleness } from '../../src/admin/staleness.ts';
 import type { UpstreamState } from '../../src/model/upstream.ts';
