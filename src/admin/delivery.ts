@@ -19,8 +19,10 @@ import {
   acceptanceOf,
   type HeldBackQuery,
   heldBack,
+  isKnown,
   mergeAcceptances,
   NOBODY_MISSING,
+  typesOf,
   whyHeld,
 } from './missing-clients.ts';
 
@@ -115,7 +117,10 @@ export function inspectDelivery(
   async function acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
     const asked = clients();
     const names = [...query.names];
-    const request = create(WaitRequestSchema, { type: query.type ?? '', names, minClients: 0 });
+    const types = await slices.run((pace) => typesOf(relay, query, pace));
+    // A worker may have no client that asks for these names.
+    const [type = ''] = types.size === 1 ? types : [];
+    const request = create(WaitRequestSchema, { type, names, minClients: 0 });
     if (!asked.inWorkers) return asked.wait(request, call);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
     const feeds = await acceptanceOf(relay, query, slices, false);
@@ -157,18 +162,6 @@ export function inspectDelivery(
     const serving = servingUpstreams(relay, type, names, new Set(all.map(({ name }) => name)));
     return all.filter(({ name }) => serving.has(name));
   }
-}
-
-/** It is cached, or asked for by its name. */
-function isKnown({ store }: Relay, type: TypeUrl | undefined, name: ResourceName): boolean {
-  const tables = type === undefined ? store.tables.values() : [store.tables.get(type)];
-  return Iterator.from(tables).some(
-    (table) =>
-      table !== undefined &&
-      ((table.resources.get(name)?.variants.size ?? 0) > 0 ||
-        table.interests.named(name) !== undefined ||
-        !Iterator.from(table.aliased(name)).next().done),
-  );
 }
 
 /** Those of these upstreams that what clients ask for comes from. */

@@ -7,7 +7,7 @@ import {
   type ClientClass,
   type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import type { Clock } from '../model/clock.ts';
+import { type Clock, keptFor } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
@@ -27,7 +27,7 @@ const sampled = { streams: 3, perType: 8 };
  */
 const counting = { most: 5000, share: 1 / 8 };
 /** For so long, in milliseconds, several who ask get the same answer. */
-const freshMs = 1000;
+export const freshMs = 1000;
 
 /** Looks at the clients of this process, for operators. It costs nothing while nobody asks. */
 export function fleetSurvey(
@@ -37,13 +37,7 @@ export function fleetSurvey(
 ): () => Promise<Plain<ListClassesResponse>> {
   /** A first response does not say when it was sent: since when it was seen unanswered. */
   const unanswered = new WeakMap<ListedType, { readonly serial: number; readonly since: number }>();
-  let last: { readonly at: number; readonly answer: Promise<Plain<ListClassesResponse>> } | undefined;
-
-  return () => {
-    const at = clock.monotonic();
-    if (last === undefined || at - last.at >= freshMs) last = { at, answer: slices.run(look) };
-    return last.answer;
-  };
+  return keptFor(clock, freshMs, () => slices.run(look));
 
   async function look(pace: Pace): Promise<Plain<ListClassesResponse>> {
     const classes = new Map<string, Plain<ClientClass>>();

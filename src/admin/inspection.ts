@@ -21,7 +21,7 @@ import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { Paced, systemClock } from '../model/clock.ts';
+import { keptFor, Paced, systemClock } from '../model/clock.ts';
 import { type Constraints, explainMatch, formatConstraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import { internParameters } from '../model/parameters.ts';
@@ -45,6 +45,7 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { type InspectedRelay, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
+import { freshMs } from './fleet-survey.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { onlyCanaries, whyHeld } from './missing-clients.ts';
 import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
@@ -88,6 +89,12 @@ export function inspection(inspected: InspectedProcess): Inspection {
   const started = systemClock.monotonic();
   const slices = new TimeSlices(systemClock);
   const changes = inspectChanges(inspected);
+  /** For the gauges and `status`, which wait for nothing else that operators ask. */
+  const classSlices = new TimeSlices(systemClock);
+  const listClasses = keptFor(systemClock, freshMs, async () => {
+    const answer = await clients().listClasses();
+    return classSlices.run((pace) => explainMissing(relay, answer, pace));
+  });
   /** Probes ask often, and a status looks at every stream. */
   const paced = new Paced(systemClock, status);
 
@@ -227,11 +234,6 @@ export function inspection(inspected: InspectedProcess): Inspection {
       host: hostname(),
       rollout: rolloutStatus(rollout.report(), inspected.history),
     };
-  }
-
-  async function listClasses(): Promise<Answer<'listClasses'>> {
-    const answer = await clients().listClasses();
-    return slices.run((pace) => explainMissing(relay, answer, pace));
   }
 
   /** How many classes of connected clients get a resource. */

@@ -92,7 +92,7 @@ export function localClients(
   rules: () => WaveRules,
 ): ClientsView {
   const slices = new TimeSlices(systemClock);
-  /** Of `status`, which the primary does not wait long for: it is not behind what others ask. */
+  /** Of `status` and the gauges, which are not waited long for: they are not behind what others ask, as clients do by CSDS. */
   const statusSlices = new TimeSlices(systemClock);
   const waves = (): WaveOf => inWaves(rules(), (stream) => fleet.standing(stream));
   const streamOf = (id: string): ListedClient => relay.client(id) ?? noSuchClient(id);
@@ -105,7 +105,7 @@ export function localClients(
       const waveOf = waves();
       return slices.run((pace) => clientList([...relay.clients()], query, relay, waveOf, pace));
     },
-    listClasses: fleetSurvey(relay, slices, systemClock),
+    listClasses: fleetSurvey(relay, statusSlices, systemClock),
     load: (request) => loadOf(loadReports.view, request),
     getClient(request) {
       const query = clientQuery(request);

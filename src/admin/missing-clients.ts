@@ -1,12 +1,13 @@
 import type { Plain } from './service.ts';
+import type { TypeTable } from '../cache/type-table.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { resourceName, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { covers } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
-import type { TimeSlices } from '../model/time-slices.ts';
+import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { parentGlob } from '../model/xdstp.ts';
@@ -56,9 +57,10 @@ export function acceptanceOf(
         .filter(isMeant)
         .slice(0, maxListed)
         .map(({ name }) => notThere(name));
+    const types = await typesOf(relay, query, pace);
     for (const stream of [...relay.server.streams()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query, lacks ? absentOf : undefined);
+      const found = looked(stream, types, query.names, isMeant, lacks ? absentOf : undefined);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -67,6 +69,34 @@ export function acceptanceOf(
     }
     return { clients, missing, missingClients: worstOf(listed) };
   });
+}
+
+/** It is cached, or asked for by its name. */
+export function isKnown({ store }: Relay, type: TypeUrl | undefined, name: ResourceName): boolean {
+  const types = type === undefined ? store.tables.keys() : [type];
+  return Iterator.from(types).some((one) => knows(store.tables.get(one), name));
+}
+
+const knows = (table: TypeTable | undefined, name: ResourceName): boolean =>
+  table !== undefined &&
+  ((table.resources.get(name)?.variants.size ?? 0) > 0 ||
+    table.interests.named(name) !== undefined ||
+    !Iterator.from(table.aliased(name)).next().done);
+
+
+/** Of which types these names are. What is nowhere any more may still be at clients, whatever it was: then all of them. */
+export async function typesOf(
+  { store }: Relay,
+  { type, names }: AcceptanceQuery,
+  pace: Pace,
+): Promise<ReadonlySet<TypeUrl>> {
+  if (type !== undefined) return new Set([type]);
+  const known = new Set<TypeUrl>();
+  for (const name of names) {
+    await pace.yieldIfDue();
+    for (const [url, table] of store.tables) if (knows(table, resourceName(name))) known.add(url);
+  }
+  return known.size === 0 ? new Set(store.tables.keys()) : known;
 }
 
 /** Of workers that do not answer, in answers about clients; none: nothing. */
@@ -99,16 +129,18 @@ function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[
 /** Undefined: this stream does not subscribe to it. */
 function looked(
   stream: XdsStream,
-  query: AcceptanceQuery,
+  types: ReadonlySet<TypeUrl>,
+  names: AcceptanceQuery['names'],
+  isMeant: ReturnType<typeof isAbout>,
   absentOf: ((type: TypeStream) => readonly Missing[]) | undefined,
 ): Plain<MissingClient>[] | undefined {
   let subscribes = false;
   const found: Plain<MissingClient>[] = [];
   for (const type of stream.types) {
-    if (query.type !== undefined && type.info.url !== query.type) continue;
+    if (!types.has(type.info.url)) continue;
     const { subscription } = type;
     if (subscription === undefined || subscription.selection.size === 0) continue;
-    const missing = notAccepted(subscription, query.names);
+    const missing = notAccepted(subscription, names, isMeant);
     if (missing === undefined) continue;
     subscribes = true;
     const more =
@@ -125,16 +157,22 @@ function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Miss
 }
 
 /** Undefined: it does not subscribe to any of these names. */
-function notAccepted(subscription: Subscription, names: ReadonlySet<string>): readonly Missing[] | undefined {
+function notAccepted(
+  subscription: Subscription,
+  names: ReadonlySet<string>,
+  isMeant: ReturnType<typeof isAbout>,
+): readonly Missing[] | undefined {
   const whole = ofWhole(subscription);
   if (names.size === 0) return whole;
+  const { collections } = subscription.selection;
+  const mayShow = collections.some(({ selector }) => isMeant({ name: selector, canonical: selector }));
   // Nearly always, and it has everything: what a wildcard shows of 2,000 names is not looked at.
-  if (whole.length === 0 && subscription.selection.hasCollection) return [];
+  if (whole.length === 0 && mayShow) return [];
   const asked = [...subscription.holdings()].filter(
     ({ name, canonical }) => names.has(name) || names.has(canonical),
   );
   // What a wildcard no longer shows may still be at the client, until it has taken everything.
-  const gone = subscription.selection.hasCollection && asked.length < names.size;
+  const gone = mayShow && asked.length < names.size;
   if (asked.length === 0 && !gone) return undefined;
   if (whole.length === 0) return [];
   const missing = asked.flatMap(ofName);
@@ -142,7 +180,9 @@ function notAccepted(subscription: Subscription, names: ReadonlySet<string>): re
 }
 
 /** A name, or a wildcard or glob over it: a client may lack thousands of globs, and there may be 20,000 names. */
-function isAbout(names: ReadonlySet<string>): (missing: MissingEntry) => boolean {
+function isAbout(
+  names: ReadonlySet<string>,
+): (selected: Pick<MissingEntry, 'name' | 'canonical'>) => boolean {
   if (names.size === 0) return () => true;
   const globs = new Set([...names].map((one) => parentGlob(resourceName(one))));
   return ({ name, canonical }) =>

@@ -51,7 +51,7 @@ export async function explainMissing(
     const elsewhere = known.get(key) ?? (await whoHas(relay, type, selector, answer, pace));
     known.set(key, elsewhere);
     const own = internParameters(Object.entries(problem.parameters));
-    const isThere = has(relay, type, selector, own);
+    const isThere = getOrMake(elsewhere.looked, own, () => has(relay, type, selector, own));
     const why = problem.why || whyMissing(relay, type, selector, { isThere, elsewhere: elsewhere.exists });
     const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
     const said = {
@@ -79,13 +79,14 @@ export async function whoHas(
   { classes }: Plain<ListClassesResponse>,
   pace: Pace,
 ) {
-  const sets = new Set<Parameters>();
+  const looked = new Map<Parameters, boolean>();
   for (const { parameters } of classes.slice(0, mostClasses)) {
     await pace.yieldIfDue();
     const set = internParameters(Object.entries(parameters));
-    if (!sets.has(set) && has(relay, type, selector, set)) sets.add(set);
+    getOrMake(looked, set, () => has(relay, type, selector, set));
   }
-  return { sets, exists: sets.size > 0 || exists(relay, type, selector) };
+  const sets = new Set([...looked].flatMap(([set, hasIt]) => (hasIt ? set : [])));
+  return { looked, sets, exists: sets.size > 0 || exists(relay, type, selector) };
 }
 
 function has(relay: Relay, type: TypeUrl, selector: Selector, parameters: Parameters): boolean {

@@ -82,7 +82,7 @@ export async function everyPart<
 interface Question<Declared extends Flags> extends Omit<Definition<Declared>, 'run'> {
   /** It has --watch. */
   readonly watch?: true;
-  /** Where the relay cannot be asked: what is said on stdout, and the exit code. Left out: a line on stderr, and 1. */
+  /** Where the relay cannot be asked: what is said on stdout, with -o json or yaml on stderr, and the exit code. Left out: a line on stderr, and 1. */
   readonly unanswered?: (
     values: ValuesOf<Declared>,
     why: string,
@@ -107,7 +107,10 @@ export function relayCommand<const Declared extends Flags>(question: Question<De
       if (format instanceof UsageError) return format;
       const otherwise = (why: string): number | undefined => {
         const [said, code] = unanswered?.(values, why) ?? [];
-        if (said !== undefined) terminal.out(`${said}\n`);
+        if (said === undefined) return code;
+        // Whoever reads data finds none on stdout then.
+        if (format === undefined || format === 'wide') terminal.out(`${said}\n`);
+        else terminal.err(`${said}\n`);
         return code;
       };
       const run = async (client: AdminClient): Promise<number> => {

@@ -132,6 +132,23 @@ export class Settling {
   }
 }
 
+/** What is dear to make: for so many milliseconds after it was made, and while it is made, whoever asks gets the same. */
+export function keptFor<T>(clock: Clock, milliseconds: number, make: () => Promise<T>): () => Promise<T> {
+  let made: Promise<T> | undefined;
+  let until = 0;
+  return () => {
+    if (made === undefined || clock.monotonic() >= until) {
+      until = Infinity;
+      made = make();
+      const end = (): void => {
+        until = clock.monotonic() + milliseconds;
+      };
+      made.then(end, end);
+    }
+    return made;
+  };
+}
+
 /** At most so often, in milliseconds, something is made; and that may take a two-hundredth of the time. */
 const pace = { shortestMs: 2000, longestMs: 10_000, share: 200 };
 

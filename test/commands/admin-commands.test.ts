@@ -131,6 +131,9 @@ describe('commands that ask a relay', () => {
     const nobody = await check();
     expect(nobody.code).to.equal(3);
     expect(nobody.out).to.match(/^UNKNOWN: cannot reach the relay's admin listener at [^\n]+\n$/);
+    const asData = await call(status, '--check', '--admin', 'http://127.0.0.1:1', '--json');
+    expect([asData.code, asData.out]).to.deep.equal([3, '']);
+    expect(asData.err).to.match(/^UNKNOWN: cannot reach the relay/);
     const nowhere = await call(status, '--check', '--admin', 'nonsense');
     expect(nowhere.code).to.equal(3);
   });

@@ -170,6 +170,32 @@ for (const workers of cases(0, 2)) {
       expect(removed.code, removed.out).to.equal(0);
     });
 
+    it('a stream counts only where what it subscribes to may show the name', async () => {
+      const assignment = (authority: string, id: string) =>
+        `xdstp://${authority}/envoy.config.endpoint.v3.ClusterLoadAssignment/${id}`;
+      using files = new ResourceFiles();
+      files.write('cds', new Map([['shop', '1']]));
+      files.write('lds', new Map([['front', '1']]));
+      files.write('eds', new Map([[assignment('t1', 'a'), '1'], [assignment('t2', 'b'), '1']]));
+      await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
+      using connections = new Connections(relay.xds);
+      const client = connections.open({ protocol: 'delta' });
+      client.want('lds', { names: ['*'] });
+      await client.gets('lds', ['front: 1']);
+      client.want('eds', { names: [assignment('t1', '*')] });
+      await client.gets('eds', [`${assignment('t1', 'a')}: 1`]);
+      for (const flags of [
+        ['--name', 'shop'],
+        ['--type', 'eds', '--name', assignment('t2', 'b')],
+      ]) {
+        const nobody = await wait(relay, ...flags);
+        expect(nobody.code, flags.join(' ')).to.equal(1);
+        expect(nobody.err).to.include('no stream subscribes');
+      }
+      const one = await wait(relay, '--type', 'eds', '--name', assignment('t1', 'a'), '--timeout', '20s');
+      expect(one.code, one.err).to.equal(0);
+    });
+
     it('20,000 names that nobody knows hold up nothing', async () => {
       // As many as a request has room for: three characters each.
       const names = Array.from({ length: 20_000 }, (_, at) => (36 ** 2 + at).toString(36));
