@@ -1,6 +1,16 @@
 import { create, fromJson } from '@bufbuild/protobuf';
+import {
+  type ClientStatusQuery,
+  type ClientStatusResult,
+  csds,
+  csdsCalls,
+  maxConnectBytes,
+  type StatusScope,
+} from './admin/csds.ts';
+import type { ClientsView } from './admin/local-clients.ts';
 import type { Awaitable } from './admin/service.ts';
 import type { ClientTls, Config } from './config/config.ts';
+import type { Core, ProcessRole } from './core.ts';
 import { fetchRoutes } from './downstream/polls/polls.ts';
 import { RestPolls } from './downstream/polls/rest-polls.ts';
 import { routes } from './downstream/xds-server.ts';
@@ -12,15 +22,7 @@ import {
 } from './gen/envoy/service/status/v3/csds_pb.ts';
 import { Health } from './gen/health_pb.ts';
 import { ServerReflection } from './gen/reflection_pb.ts';
-import {
-  type ClientStatusQuery,
-  type ClientStatusResult,
-  csds,
-  csdsCalls,
-  maxConnectBytes,
-  type StatusScope,
-} from './admin/csds.ts';
-import type { ClientsView } from './admin/local-clients.ts';
+import { takesLoadReports } from './load-reports.ts';
 import type { Charged } from './model/brand.ts';
 import { type Clock, systemClock } from './model/clock.ts';
 import { LOAD_PATH } from './model/load.ts';
@@ -29,6 +31,8 @@ import { TimeSlices } from './model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from './model/types.ts';
 import type { CountersOrPid } from './observe/counters.ts';
 import type { Spans } from './observe/update-traces.ts';
+import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
+import { readListenerTls } from './watched-tls.ts';
 import type { Account } from './wire/accounts.ts';
 import { formatAddress, formatHostPort } from './wire/address.ts';
 import type { ListenerOptions } from './wire/client-connections.ts';
@@ -41,15 +45,10 @@ import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from './
 import { type GrpcServer, listenGrpc } from './wire/http2-server.ts';
 import { isJsonValue } from './wire/json-fault.ts';
 import { parseJson } from './wire/json-reader.ts';
-
 import { verifiedIdentity } from './wire/peer-identity.ts';
 import { reflection, reflectionAliases } from './wire/reflection.ts';
 import { lazyEnvoyRegistry } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
-import type { Core, ProcessRole } from './core.ts';
-import { takesLoadReports } from './load-reports.ts';
-import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
-import { readListenerTls } from './watched-tls.ts';
 
 /** Where clients connect: for each, its name on stdout and HOST:PORT, or unix:PATH. */
 export interface ListenerAddress {

@@ -1,13 +1,22 @@
 import type { Socket } from 'node:net';
-import type { Journal } from './cache/type-table.ts';
-import type { Config } from './config/config.ts';
-import { noPlace } from './downstream/admission.ts';
-import type { XdsStream } from './downstream/xds-server.ts';
-import type { Recorder } from './releases/recorder.ts';
 import { type StatusScopes, statusScopes } from './admin/csds.ts';
 import { sampleOf } from './admin/gauge-sample.ts';
 import { Staleness } from './admin/staleness.ts';
+import type { Journal } from './cache/type-table.ts';
+import { ClientRules } from './clients.ts';
+import type { Config } from './config/config.ts';
+import { noPlace } from './downstream/admission.ts';
+import { LoopDetection, newRelayId } from './downstream/loop-detection.ts';
+import { StreamLog, StreamMetrics } from './downstream/stream-metrics.ts';
+import type { XdsStream } from './downstream/xds-server.ts';
 import type { LoadServer } from './load/load-server.ts';
+import {
+  type LoadRole,
+  loadServer,
+  loadStreams,
+  SubscribedUpstreams,
+  type TrafficJudge,
+} from './load-reports.ts';
 import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import type { Parameters } from './model/parameters.ts';
@@ -25,10 +34,15 @@ import { type Spans, UpdateTraces } from './observe/update-traces.ts';
 import { Relay, type RelayOptions } from './relay.ts';
 import { Checks } from './releases/checks.ts';
 import type { Notifications } from './releases/notifications.ts';
+import type { Recorder } from './releases/recorder.ts';
 import { Rollout } from './releases/rollout.ts';
 import type { RolloutFile } from './releases/rollout-file.ts';
 import { Traffic } from './releases/traffic.ts';
 import type { Fleet, Waiting } from './releases/waiting.ts';
+import { RelayFleet } from './rollout-fleet.ts';
+import { notificationsOf, rolloutEvents, whatWaits } from './rollout-news.ts';
+import { SessionShares } from './session-shares.ts';
+import { SiblingServing } from './sibling-serving.ts';
 import { logGrpc } from './upstream/ads/grpc-channel.ts';
 import { extensionShare } from './upstream/ads/subscribed-type.ts';
 import { claimant } from './upstream/claims.ts';
@@ -38,20 +52,6 @@ import type { GrpcStatus } from './wire/grpc-status.ts';
 import { denied, draining, exhausted, type Refusal } from './wire/refusal.ts';
 import type { Peer, ServerStream } from './wire/server-stream.ts';
 import { longestUnverified } from './wire/via.ts';
-import { ClientRules } from './clients.ts';
-import {
-  type LoadRole,
-  loadServer,
-  loadStreams,
-  SubscribedUpstreams,
-  type TrafficJudge,
-} from './load-reports.ts';
-import { LoopDetection, newRelayId } from './downstream/loop-detection.ts';
-import { RelayFleet } from './rollout-fleet.ts';
-import { notificationsOf, rolloutEvents, whatWaits } from './rollout-news.ts';
-import { SessionShares } from './session-shares.ts';
-import { SiblingServing } from './sibling-serving.ts';
-import { StreamLog, StreamMetrics } from './downstream/stream-metrics.ts';
 
 export interface CoreDependencies {
   readonly log: Log;

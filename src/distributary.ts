@@ -5,21 +5,22 @@ import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
 import { startAdminServer, startMetricsServer } from './admin/admin-server.ts';
 import type { HttpListener } from './admin/http-listener.ts';
-import type { Request } from './admin/requests.ts';
-import type { Answer, Call, DiskFacts, PageFacts, RefusedConfiguration, Usage } from './admin/service.ts';
-import { DiskProblem, diskError, lockedText } from './cache/persistence/disk-error.ts';
-import { WorkerDisk } from './cache/persistence/disk.ts';
-import { Persistence, type UpstreamIdentity } from './cache/persistence/persistence.ts';
-import type { Config, UpstreamConfig } from './config/config.ts';
-import { parseConfig } from './config/load.ts';
-import { warnings } from './config/warnings.ts';
-import { CompareConfigurationRequestSchema } from './gen/distributary/admin/v1/configuration_pb.ts';
-import { Recorder } from './releases/recorder.ts';
 import { type Inspection, inspection } from './admin/inspection.ts';
 import { type ClientsView, localClients } from './admin/local-clients.ts';
 import { problemLog } from './admin/problem-log.ts';
 import { diskText } from './admin/problems.ts';
+import type { Request } from './admin/requests.ts';
 import { discardedFacts } from './admin/rollout-status.ts';
+import type { Answer, Call, DiskFacts, PageFacts, RefusedConfiguration, Usage } from './admin/service.ts';
+import { WorkerDisk } from './cache/persistence/disk.ts';
+import { DiskProblem, diskError, lockedText } from './cache/persistence/disk-error.ts';
+import { Persistence, type UpstreamIdentity } from './cache/persistence/persistence.ts';
+import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
+import type { Config, UpstreamConfig } from './config/config.ts';
+import { parseConfig } from './config/load.ts';
+import { warnings } from './config/warnings.ts';
+import { Core, type CoreDependencies, openTraces } from './core.ts';
+import { CompareConfigurationRequestSchema } from './gen/distributary/admin/v1/configuration_pb.ts';
 import { typeUrl } from './model/brand.ts';
 import { Sweep, systemClock, within } from './model/clock.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
@@ -29,12 +30,9 @@ import { takeFigures } from './observe/figures.ts';
 import { type RecentLine, withRecentLines } from './observe/log.ts';
 import { type RelayFacts, rolloutStates } from './observe/metrics.ts';
 import type { Reading } from './observe/series.ts';
+import { Recorder } from './releases/recorder.ts';
 import { parametersObjection } from './releases/reload-objection.ts';
 import { RolloutFile } from './releases/rollout-file.ts';
-import { claimant } from './upstream/claims.ts';
-import { formatAddress } from './wire/address.ts';
-import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
-import { Core, type CoreDependencies, openTraces } from './core.ts';
 import {
   dumpInForce,
   effectSummary,
@@ -44,8 +42,10 @@ import {
   upstreamChanges,
 } from './reload-effect.ts';
 import { SessionKeeper } from './session-keeper.ts';
+import { claimant } from './upstream/claims.ts';
 import { UpstreamSet } from './upstream-set.ts';
 import { readListenerTls } from './watched-tls.ts';
+import { formatAddress } from './wire/address.ts';
 
 /** How long a reload waits until it is known what it changes, in milliseconds. */
 const longestComparisonMs = 2000;

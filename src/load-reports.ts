@@ -1,9 +1,10 @@
 import { create, fromBinary, type JsonObject, toBinary } from '@bufbuild/protobuf';
 import * as z from 'zod';
+import { classOf } from './admin/client-list.ts';
+import type { ClientRules } from './clients.ts';
 import type { AdsUpstreamConfig, Config } from './config/config.ts';
 import type { ClientContext } from './downstream/services.ts';
 import { NodeSchema } from './gen/envoy/config/core/v3/base_pb.ts';
-import { classOf } from './admin/client-list.ts';
 import { LoadServer, type ReportingClient } from './load/load-server.ts';
 import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
@@ -25,6 +26,7 @@ import type { Metrics } from './observe/metrics.ts';
 import { parametersLabel } from './observe/problems.ts';
 import type { Tally } from './observe/series.ts';
 import type { Relay } from './relay.ts';
+import { mostOfPeer } from './session-shares.ts';
 import { AdsUpstream } from './upstream/ads/ads-upstream.ts';
 import { sessionParameters } from './upstream/ads/stamp.ts';
 import { claimant } from './upstream/claims.ts';
@@ -32,8 +34,6 @@ import { originOfFeatures } from './wire/between-relays.ts';
 import { Code, type GrpcStatus } from './wire/grpc-status.ts';
 import type { Refusal } from './wire/refusal.ts';
 import type { Peer } from './wire/server-stream.ts';
-import type { ClientRules } from './clients.ts';
-import { mostOfPeer } from './session-shares.ts';
 
 /**
  * Load reports of this process's clients. A worker has the sums of its own clients and reports them to the primary as a

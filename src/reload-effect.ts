@@ -1,4 +1,7 @@
+import { mergedRows } from './admin/fleet-survey.ts';
+import type { ReloadPreview } from './admin/local-clients.ts';
 import type { Plain } from './admin/service.ts';
+import { ClientRules } from './clients.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { keyInCode, putAt, valueAt } from './config/schema-parts.ts';
@@ -12,8 +15,6 @@ import type {
   LostResource,
   UnreadRule,
 } from './gen/distributary/admin/v1/configuration_pb.ts';
-import { mergedRows } from './admin/fleet-survey.ts';
-import type { ReloadPreview } from './admin/local-clients.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { isVariant } from './model/catalog.ts';
 import { getOrMake } from './model/maps.ts';
@@ -25,7 +26,6 @@ import type { Relay } from './relay.ts';
 import { sessionParameters } from './upstream/ads/stamp.ts';
 import { claimant } from './upstream/claims.ts';
 import { ASKER_GONE, invalid, rpcError } from './wire/connect.ts';
-import { ClientRules } from './clients.ts';
 
 type Effect = Plain<CompareConfigurationResponse>;
 
@@ -103,7 +103,14 @@ async function effectOn(
     if (stream.client !== undefined) await add(stream, stream.client);
   }
   await decide();
-  return { needsRestart: [], upstreams: [], sessions: [...sessions.values()], ...counts, clients, unreadRules };
+  return {
+    needsRestart: [],
+    upstreams: [],
+    sessions: [...sessions.values()],
+    ...counts,
+    clients,
+    unreadRules,
+  };
 
   function whileAsked(): void {
     if (signal.aborted) throw rpcError(ASKER_GONE);

@@ -1,5 +1,4 @@
 import type { Config } from './config/config.ts';
-import type { Recorder } from './releases/recorder.ts';
 import { systemClock } from './model/clock.ts';
 import type { PendingName } from './model/rollout.ts';
 import { typeInfo } from './model/types.ts';
@@ -7,6 +6,7 @@ import type { Conditions } from './observe/conditions.ts';
 import type { Log } from './observe/log.ts';
 import type { Metrics } from './observe/metrics.ts';
 import { Notifications } from './releases/notifications.ts';
+import type { Recorder } from './releases/recorder.ts';
 import type { RolloutReport } from './releases/rollout.ts';
 import type { RolloutFile } from './releases/rollout-file.ts';
 import type { RolloutEvents } from './releases/seams.ts';

@@ -1,4 +1,5 @@
 import { Store } from './cache/store.ts';
+import { ClientRules } from './clients.ts';
 import type { Config } from './config/config.ts';
 import { admitsOnlyRelays } from './config/warnings.ts';
 import type { DownstreamServices, StreamEvents, StreamLimits } from './downstream/services.ts';
@@ -17,7 +18,6 @@ import { Views } from './views/views.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest, SIBLING_HEADER } from './wire/between-relays.ts';
 import { Code, type GrpcStatus } from './wire/grpc-status.ts';
 import type { Peer, ServerStream } from './wire/server-stream.ts';
-import { ClientRules } from './clients.ts';
 
 /** What answering siblings needs of a process. */
 interface SiblingParts {

@@ -1,4 +1,5 @@
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config/config.ts';
+import type { Core } from './core.ts';
 import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import { maxStampedDepth } from './model/constraints.ts';
@@ -12,11 +13,10 @@ import { CLAIMS_EVERYTHING } from './upstream/claims.ts';
 import { FilesystemUpstream } from './upstream/filesystem/filesystem-upstream.ts';
 import { ShrinkGuard } from './upstream/shrink-guard.ts';
 import { Siblings } from './upstream/siblings.ts';
+import { type UpstreamTls, watchUpstreamTls } from './watched-tls.ts';
 import { systemLookup } from './wire/address.ts';
 import { SIBLING_HEADER } from './wire/between-relays.ts';
 import { Code, codeName } from './wire/grpc-status.ts';
-import type { Core } from './core.ts';
-import { type UpstreamTls, watchUpstreamTls } from './watched-tls.ts';
 
 interface UpstreamEntry {
   readonly upstream: AdsUpstream | FilesystemUpstream;

@@ -1,4 +1,5 @@
 import type { AdsUpstreamConfig, ServerTls, UpstreamConfig } from './config/config.ts';
+import type { Core } from './core.ts';
 import { systemClock } from './model/clock.ts';
 import { fail, ok, type Result } from './model/result.ts';
 import type { CertificateOwner, FollowedCertificate } from './observe/certificates.ts';
@@ -7,7 +8,6 @@ import { readTlsFiles, type TlsFiles, watchTlsFiles } from './security/tls-files
 import type { AdsTls } from './upstream/ads/grpc-channel.ts';
 import type { ListenerTls } from './wire/client-connections.ts';
 import { parseCertificates, type TlsMaterial } from './wire/tls-material.ts';
-import type { Core } from './core.ts';
 
 type Observers = Pick<Core, 'log' | 'metrics'>;
 

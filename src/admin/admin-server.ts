@@ -13,12 +13,12 @@ import {
   type Interceptor,
 } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
+import type { Config } from '../config/config.ts';
 import {
   ListClientsRequestSchema,
   ListClientsResponseSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
-import type { Config } from '../config/config.ts';
 import { systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText, quote } from '../model/text.ts';

@@ -1,8 +1,5 @@
 import { create, fromBinary, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
-import { collected, Listed, nextOffset } from './answers.ts';
-import { canonicalGiven, optionalType, type Request, valueOf } from './requests.ts';
-import type { Answer, Changes, Plain } from './service.ts';
 import {
   type Change as ChangeMessage,
   ChangeSchema,
@@ -18,16 +15,6 @@ import {
   type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import {
-  type History,
-  isReleased,
-  isWhole,
-  noSuchRevision,
-  reachable,
-  releasedAt,
-  type StateAt,
-  verdictOf,
-} from '../releases/history.ts';
 import type { Side } from '../model/access.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -45,16 +32,29 @@ import { typeInfo } from '../model/types.ts';
 import type { Log } from '../observe/log.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import type { Relay } from '../relay.ts';
+import {
+  type History,
+  isReleased,
+  isWhole,
+  noSuchRevision,
+  reachable,
+  releasedAt,
+  type StateAt,
+  verdictOf,
+} from '../releases/history.ts';
 import type { Rollout } from '../releases/rollout.ts';
 import { statusClients } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { isJsonObject, isJsonValue } from '../wire/json-fault.ts';
 import { redactedJson } from '../wire/redaction.ts';
+import { collected, Listed, nextOffset } from './answers.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
+import { canonicalGiven, optionalType, type Request, valueOf } from './requests.ts';
 import { waitingState } from './rollout-status.ts';
+import type { Answer, Changes, Plain } from './service.ts';
 import type { Staleness } from './staleness.ts';
 
 /** Of a comparison, in one answer. */

@@ -1,7 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import { Listed, nextOffset } from './answers.ts';
-import type { ClientQuery, ClientsQuery } from './requests.ts';
-import type { Answer, Plain } from './service.ts';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
 import {
   type Client,
@@ -34,7 +31,10 @@ import type { Relay } from '../relay.ts';
 import { type WaveRules, waveOf } from '../releases/canaries.ts';
 import type { Standing } from '../releases/waiting.ts';
 import { compileGlob } from '../security/pattern.ts';
+import { Listed, nextOffset } from './answers.ts';
+import type { ClientQuery, ClientsQuery } from './requests.ts';
 import { aboutVariant } from './resources.ts';
+import type { Answer, Plain } from './service.ts';
 
 type IsServed = Pick<Relay, 'isServed'>;
 

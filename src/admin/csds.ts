@@ -1,7 +1,5 @@
 import { create } from '@bufbuild/protobuf';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
-import { valueOf } from './requests.ts';
-import type { Awaitable } from './service.ts';
 import type { Config } from '../config/config.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
@@ -39,6 +37,8 @@ import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { redactedBody } from '../wire/redaction.ts';
 import type { Peer } from '../wire/server-stream.ts';
+import { valueOf } from './requests.ts';
+import type { Awaitable } from './service.ts';
 
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;

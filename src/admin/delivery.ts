@@ -1,9 +1,7 @@
 import { setTimeout as wait } from 'node:timers/promises';
 import { create } from '@bufbuild/protobuf';
-import { type WaitQuery, waitQuery } from './requests.ts';
-import type { Answer, Call, Inspector, Plain } from './service.ts';
 import { type StaleUpstream, WaitRequestSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
@@ -25,6 +23,8 @@ import {
   typesOf,
   whyHeld,
 } from './missing-clients.ts';
+import { type WaitQuery, waitQuery } from './requests.ts';
+import type { Answer, Call, Inspector, Plain } from './service.ts';
 
 /** How often clients are looked at, in milliseconds: at first, and at last. */
 const firstPauseMs = 50;
@@ -150,7 +150,7 @@ export function inspectDelivery(
     const short = type === undefined ? '' : typeInfo(type).short;
     const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
     const misspelled = { client: '', node: '', type: short, state: 'MISSING', why };
-    const rows = [...found].map((name) => ({ ...misspelled, name }));
+    const rows = Array.from(found, (name) => ({ ...misspelled, name }));
     return { clients: 0, missing: found.size, missingClients: rows };
   }
 

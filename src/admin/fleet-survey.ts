@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import type { Plain } from './service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import {
   type ClassProblem,
@@ -16,6 +15,7 @@ import type { Relay } from '../relay.ts';
 import { type ClientClassId, classOf, missingOf, summed, whyWithheld } from './client-list.ts';
 import { classOfProblem, fairShare } from './problem-parts.ts';
 import { rejectedVersions } from './resources.ts';
+import type { Plain } from './service.ts';
 
 /** For so long a client may leave a response unanswered, in milliseconds. */
 const lateAfterMs = 30_000;

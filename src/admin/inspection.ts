@@ -1,21 +1,5 @@
 import { hostname } from 'node:os';
 import { create } from '@bufbuild/protobuf';
-import { collected } from './answers.ts';
-import {
-  canonicalGiven,
-  type ExplainQuery,
-  explainClientQuery,
-  explainQuery,
-  logLevelChange,
-  matchesQuery,
-  type Operation,
-  optionalType,
-  type Request,
-  resourceQuery,
-  resourcesQuery,
-  valueOf,
-} from './requests.ts';
-import type { Answer, Inspector, Plain, ReadinessReport } from './service.ts';
 import { sameVariantContent } from '../cache/cached-resource.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -42,6 +26,7 @@ import type { Promoted } from '../releases/seams.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
+import { collected } from './answers.ts';
 import { type InspectedRelay, inspectChanges } from './changes.ts';
 import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
@@ -51,8 +36,23 @@ import { onlyCanaries, whyHeld } from './missing-clients.ts';
 import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
 import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
+import {
+  canonicalGiven,
+  type ExplainQuery,
+  explainClientQuery,
+  explainQuery,
+  logLevelChange,
+  matchesQuery,
+  type Operation,
+  optionalType,
+  type Request,
+  resourceQuery,
+  resourcesQuery,
+  valueOf,
+} from './requests.ts';
 import { cachedVariants, listResources, matchesOf, variantId, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
+import type { Answer, Inspector, Plain, ReadinessReport } from './service.ts';
 import { staleReason } from './staleness.ts';
 
 /** Milliseconds. A probe of Kubernetes waits for a second. */

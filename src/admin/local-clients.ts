@@ -1,15 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import {
-  canonicalGiven,
-  clientQuery,
-  clientsQuery,
-  explainQuery,
-  optionalType,
-  type Request,
-  resourceQuery,
-  waitQuery,
-} from './requests.ts';
-import type { Answer, Awaitable, ClientMethods, Plain } from './service.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type { TapFilter, Tapped } from '../downstream/taps.ts';
 import {
@@ -63,7 +52,18 @@ import { fleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf } from './missing-clients.ts';
 import { canonicalOf } from './missing-resources.ts';
+import {
+  canonicalGiven,
+  clientQuery,
+  clientsQuery,
+  explainQuery,
+  optionalType,
+  type Request,
+  resourceQuery,
+  waitQuery,
+} from './requests.ts';
 import { aboutVariant, rejectedVersions, sentVariants, variantId } from './resources.ts';
+import type { Answer, Awaitable, ClientMethods, Plain } from './service.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (

@@ -1,4 +1,3 @@
-import type { Plain } from './service.ts';
 import type { TypeTable } from '../cache/type-table.ts';
 import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
@@ -13,6 +12,7 @@ import { typeInfo } from '../model/types.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { missingOf } from './client-list.ts';
+import type { Plain } from './service.ts';
 
 /** The most that an answer lists. */
 const maxListed = 100;
@@ -82,7 +82,6 @@ const knows = (table: TypeTable | undefined, name: ResourceName): boolean =>
   ((table.resources.get(name)?.variants.size ?? 0) > 0 ||
     table.interests.named(name) !== undefined ||
     !Iterator.from(table.aliased(name)).next().done);
-
 
 /** Of which types these names are. What is nowhere any more may still be at clients, whatever it was: then all of them. */
 export async function typesOf(

@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import type { Answer, Plain } from './service.ts';
 import {
   type ClassProblem,
   ClassProblemSchema,
@@ -22,6 +21,7 @@ import { canonicalName } from '../model/xdstp.ts';
 import { missingSentence, missingText, nearestText } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import { notAcknowledged, whyHeldBack } from './missing-clients.ts';
+import type { Answer, Plain } from './service.ts';
 import type { Staleness } from './staleness.ts';
 
 /** So many of the largest classes are asked whether they have what another one lacks. */

@@ -1,4 +1,3 @@
-import type { Plain } from './service.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { Clock } from '../model/clock.ts';
 import { Conditions } from '../observe/conditions.ts';
@@ -6,6 +5,7 @@ import type { Log } from '../observe/log.ts';
 import { wrongOnes } from '../observe/problems.ts';
 import { timestamp } from './problem-parts.ts';
 import type { problemsOf } from './problems.ts';
+import type { Plain } from './service.ts';
 
 /**
  * Looks at each list of problems that is made. It says in the log when a problem begins and when it ends, in the words of

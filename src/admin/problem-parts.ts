@@ -1,11 +1,11 @@
 import { resolve } from 'node:path';
 import { create } from '@bufbuild/protobuf';
-import type { Plain, UpstreamTls } from './service.ts';
 import { type Problem, type ProblemClass, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type Kind, parametersLabel, problemKinds } from '../observe/problems.ts';
+import type { Plain, UpstreamTls } from './service.ts';
 
 /** Names of resources that a text has at most. */
 export const namesTold = 3;

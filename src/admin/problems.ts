@@ -1,4 +1,3 @@
-import type { PageFacts, Plain } from './service.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
@@ -32,6 +31,7 @@ import {
   timeAfter,
   timestamp,
 } from './problem-parts.ts';
+import type { PageFacts, Plain } from './service.ts';
 
 /** What Status says beside its problems. */
 export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;

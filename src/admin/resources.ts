@@ -1,13 +1,5 @@
 import { createHmac, randomBytes } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
-import { Listed, nextOffset } from './answers.ts';
-import {
-  canonicalGiven,
-  type MatchesQuery,
-  type ResourceQuery,
-  type ResourcesQuery,
-} from './requests.ts';
-import type { Answer, Plain } from './service.ts';
 import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListedClient } from '../downstream/services.ts';
 import {
@@ -44,6 +36,9 @@ import type { Relay } from '../relay.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { redactedJson } from '../wire/redaction.ts';
+import { Listed, nextOffset } from './answers.ts';
+import { canonicalGiven, type MatchesQuery, type ResourceQuery, type ResourcesQuery } from './requests.ts';
+import type { Answer, Plain } from './service.ts';
 
 /** What is cached, in pages, by type and name. INVALID_ARGUMENT: the page token is not one of its own. */
 export function listResources(

@@ -1,4 +1,3 @@
-import type { DiscardedFacts, Plain, RolloutSummary } from './service.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import type { Change } from '../model/change.ts';
 import type { PendingName } from '../model/rollout.ts';
@@ -8,6 +7,7 @@ import type { RolloutState } from '../releases/judge.ts';
 import type { RolloutReport } from '../releases/rollout.ts';
 import type { TrafficVerdict } from '../releases/traffic-verdict.ts';
 import { timestamp } from './problem-parts.ts';
+import type { DiscardedFacts, Plain, RolloutSummary } from './service.ts';
 
 /** Names that are listed; there may be as many as resources. */
 const maxNames = 100;

@@ -1,6 +1,6 @@
-import type { Plain } from './service.ts';
 import type { StaleUpstream } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
+import type { Plain } from './service.ts';
 
 /** Since when the resources of each upstream may be out of date. A restart does not reset it. */
 export class Staleness {

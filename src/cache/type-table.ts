@@ -654,7 +654,8 @@ export class TypeTable {
   isSeenAlike(a: VariantsOf, b: VariantsOf): boolean {
     const isAlike = (one: HeldVariant, other: HeldVariant): boolean =>
       isShownAlike(one, other) ||
-      (!this.interests.hasWildcard(one.variant.constraints) && sameVariantContent(one.variant, other.variant));
+      (!this.interests.hasWildcard(one.variant.constraints) &&
+        sameVariantContent(one.variant, other.variant));
     return sameVariants(a, b, isAlike);
   }
 

@@ -4,9 +4,9 @@ import { join } from 'node:path';
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { ConnectError } from '@connectrpc/connect';
 import { Client, type ClientDuplexStream, credentials } from '@grpc/grpc-js';
-import { Distributary } from '../distributary.ts';
 import { parseConfig } from '../config/load.ts';
 import { problemLine } from '../config/source.ts';
+import { Distributary } from '../distributary.ts';
 import {
   type DeltaDiscoveryRequest,
   DeltaDiscoveryRequestSchema,

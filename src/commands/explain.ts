@@ -1,10 +1,10 @@
+import { command } from '../admin/problem-parts.ts';
 import type {
   ClientTypeState,
   ExplainRequest,
   ExplainResponse,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ExplainClientResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import { command } from '../admin/problem-parts.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';

@@ -1,9 +1,9 @@
-import { Distributary } from '../distributary.ts';
 import type { Config } from '../config/config.ts';
 import { loadConfig, withoutReferences } from '../config/load.ts';
 import { type ConfigProblem, problemLine } from '../config/source.ts';
 import { warnings } from '../config/warnings.ts';
 import { watchConfig } from '../config/watch-config.ts';
+import { Distributary } from '../distributary.ts';
 import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';

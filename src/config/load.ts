@@ -54,12 +54,7 @@ export const parseConfig = (
  * `checkConfig` for `validate`: it asks whether the disk can be written, certificates have expired and all has an effect,
  * too, and goes on past problems. `now`: milliseconds since the epoch.
  */
-export const examineConfig = (
-  text: string,
-  file: string,
-  environment: Environment,
-  now: number,
-) =>
+export const examineConfig = (text: string, file: string, environment: Environment, now: number) =>
   parse(text, file, environment, (value) => [
     ...checkNamedFiles(value),
     ...checkPersistence(value),

@@ -28,7 +28,9 @@ function problemOf(issue: z.core.$ZodIssue, file: unknown): readonly UnplacedPro
     }
     case 'invalid_type': {
       const got = path.includes('headers') ? 'secret' : 'shown';
-      return [{ path, message: isDuration(path) ? wrongDuration(value) : wrongType(issue.expected, value, got) }];
+      return [
+        { path, message: isDuration(path) ? wrongDuration(value) : wrongType(issue.expected, value, got) },
+      ];
     }
     case 'invalid_value':
       return [{ path, message: notAmong(issue.values.map(String), value) }];

@@ -1,11 +1,3 @@
-import {
-  type ClientTransport,
-  type LoggedStream,
-  type Overdue,
-  overdues,
-  type Refused,
-  type StreamEvents,
-} from './services.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
@@ -20,6 +12,14 @@ import type { Distribution } from '../observe/series.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
+import {
+  type ClientTransport,
+  type LoggedStream,
+  type Overdue,
+  overdues,
+  type Refused,
+  type StreamEvents,
+} from './services.ts';
 
 const overdueText: Readonly<Record<Overdue, string>> = {
   removal: 'a client lost a resource that it still refers to: nothing replaced it within xds.removal_grace',

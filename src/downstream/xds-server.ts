@@ -342,8 +342,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     this.#server.move(this);
-    while (!this.isBlocked && !this.#isReading && !this.isOver)
-      if (!this.#order.sendNext()) return;
+    while (!this.isBlocked && !this.#isReading && !this.isOver) if (!this.#order.sendNext()) return;
   }
 
   send(type: OrderedType, defers: Defers): boolean {

@@ -92,15 +92,14 @@ export function bucketsOf(
   return family.all().flatMap(({ labels: own, series: { bounds, counts, sum } }) => {
     const labels = labelled(names, own);
     let value = 0;
-    const buckets = [...bounds, '+Inf'].map((le, index) => {
+    const buckets: Series['values'] = [...bounds, '+Inf'].map((le, index) => {
       value += counts[index] ?? 0;
       return { metricName: `${name}_bucket`, labels: { ...labels, le }, value };
     });
-    return [
-      ...buckets,
+    return buckets.concat(
       { metricName: `${name}_sum`, labels, value: sum },
       { metricName: `${name}_count`, labels, value },
-    ];
+    );
   });
 }
 

@@ -404,7 +404,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #selectAgain(ids: ReadonlySet<string>): void {
     const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
     this.#claims?.resend(this.#view, ids);
-    this.#awaited = withIds(this.#awaited, collections.filter(({ selector }) => selector === WILDCARD));
+    const wildcards = collections.filter(({ selector }) => selector === WILDCARD);
+    this.#awaited = withIds(this.#awaited, wildcards);
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
@@ -685,9 +686,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #compose(input: CompositionInput, changes: Iterable<Change>): Composed {
-    return this.#isDelta
-      ? composeDelta(input, changes)
-      : composeSotw(input, changes, this.responses.lastSerial);
+    const { lastSerial } = this.responses;
+    return this.#isDelta ? composeDelta(input, changes) : composeSotw(input, changes, lastSerial);
   }
 
   #has(id: string): boolean {

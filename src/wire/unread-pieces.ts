@@ -32,11 +32,11 @@ export class UnreadPieces {
    */
   look(beside: number): string | undefined {
     const pieces = piecesOf(this.#stream);
-    const seen = this.#seen;
-    let more = 0;
-    while (pieces !== undefined && this.#seen < pieces.length) more += this.#keep(pieces[this.#seen++]);
+    const come = pieces?.slice(this.#seen) ?? [];
+    this.#seen += come.length;
+    let more = come.reduce<number>((sum, piece) => sum + this.#keep(piece), 0);
     // To receive them costs as much as to read them, and nobody may ever do that.
-    if (this.#seen > seen) this.#account.spent(pieceMs * (this.#seen - seen));
+    if (come.length > 0) this.#account.spent(pieceMs * come.length);
     const bytes = beside + (pieces === undefined ? this.#stream.readableLength : pieceBytes * pieces.length);
     more += bytes - this.#bytes;
     this.#bytes = bytes;

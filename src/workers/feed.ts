@@ -1,13 +1,13 @@
-import type { Core } from '../core.ts';
-import { loadNode } from '../load-reports.ts';
-import { relayUpstream } from '../upstream-set.ts';
 import type { Config } from '../config/config.ts';
+import type { Core } from '../core.ts';
 import { routes } from '../downstream/xds-server.ts';
+import { loadNode } from '../load-reports.ts';
 import { LOAD_PATH } from '../model/load.ts';
 import type { Result } from '../model/result.ts';
 import { ADS_SERVICE } from '../model/types.ts';
 import type { UpstreamSink } from '../model/upstream.ts';
 import type { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
+import { relayUpstream } from '../upstream-set.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
 import { socketMode } from './private-socket.ts';
 import type { WorkerPorts } from './worker-port.ts';

@@ -1,12 +1,12 @@
 import type { ListenerAddress } from '../client-serving.ts';
-import type { Load } from '../core.ts';
 import type { Config } from '../config/config.ts';
-import type { ReportedAnswers } from '../releases/recorder.ts';
+import type { Load } from '../core.ts';
 import type { ParametersKey, TypeUrl } from '../model/brand.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import type { LevelOverride, LogFormat, LogLevel } from '../observe/log-levels.ts';
 import { version } from '../package/files.ts';
 import type { Member, WaveRules } from '../releases/canaries.ts';
+import type { ReportedAnswers } from '../releases/recorder.ts';
 import type { CanaryStream, Waiting } from '../releases/waiting.ts';
 import type { SharedSessions } from '../wire/tls-sessions.ts';
 import type { WorkerPorts } from './worker-port.ts';

@@ -1,9 +1,8 @@
 import { isDeepStrictEqual } from 'node:util';
 import { serialize } from 'node:v8';
-import type { TrafficJudge } from '../load-reports.ts';
-import type { RelayFleet } from '../rollout-fleet.ts';
 import type { Config } from '../config/config.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
+import type { TrafficJudge } from '../load-reports.ts';
 import type { Side } from '../model/access.ts';
 import type { Commit } from '../model/catalog.ts';
 import { type Content, contentHash } from '../model/change.ts';
@@ -14,6 +13,7 @@ import type { SidedClient } from '../model/rollout.ts';
 import { byPlace, classesMoved, isInWaves, type Member, type Moved } from '../releases/canaries.ts';
 import { CommitAnswers } from '../releases/recorder.ts';
 import { type CanaryStream, outdated, type Survey, type Waiting } from '../releases/waiting.ts';
+import type { RelayFleet } from '../rollout-fleet.ts';
 import type { Message, ToPrimary } from './ipc-messages.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */

@@ -1,5 +1,6 @@
 import { fromBinary, toBinary } from '@bufbuild/protobuf';
 import { type Client, Code, ConnectError, createClient, type HandlerContext } from '@connectrpc/connect';
+import { ALL_CLIENTS, type ClientStatusQuery } from '../admin/csds.ts';
 import { type Request, valueOf } from '../admin/requests.ts';
 import type { Call } from '../admin/service.ts';
 import type { ClientAnswers } from '../client-serving.ts';
@@ -11,7 +12,6 @@ import {
   WorkerService,
 } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import { ALL_CLIENTS, type ClientStatusQuery } from '../admin/csds.ts';
 import type { Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
 import { type Counters, readCounters } from '../observe/counters.ts';

@@ -1,5 +1,5 @@
-import type { Load } from '../core.ts';
 import type { Config } from '../config/config.ts';
+import type { Load } from '../core.ts';
 import type { WorkerSlot } from './worker-slot.ts';
 
 /** A worker, as far as its clients count. */

@@ -1,17 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
 import { Listed, nextOffset } from '../admin/answers.ts';
-import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
-import type { Answer, Call } from '../admin/service.ts';
-import type { ClientServing, ListenerAddress } from '../client-serving.ts';
-import type { Core } from '../core.ts';
-import { mergeEffects } from '../reload-effect.ts';
-import type { SessionKeeper } from '../session-keeper.ts';
-import type { Config } from '../config/config.ts';
-import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
-import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
-import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import type { NodeSubscriptions } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { answerTooLarge, type ClientStatusQuery } from '../admin/csds.ts';
 import { mergeClasses, mergedRows } from '../admin/fleet-survey.ts';
 import {
@@ -22,6 +11,15 @@ import {
   noSuchClient,
 } from '../admin/local-clients.ts';
 import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing-clients.ts';
+import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
+import type { Answer, Call } from '../admin/service.ts';
+import type { ClientServing, ListenerAddress } from '../client-serving.ts';
+import type { Config } from '../config/config.ts';
+import type { Core } from '../core.ts';
+import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { NodeSubscriptions } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -29,6 +27,8 @@ import { Turns } from '../model/time-slices.ts';
 import type { CountersOrPid } from '../observe/counters.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
+import { mergeEffects } from '../reload-effect.ts';
+import type { SessionKeeper } from '../session-keeper.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { ASKER_GONE, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -556,7 +556,8 @@ const withoutText = (config: Config): Config => ({
 const nowhere = { text: '', value: undefined, dump: undefined, places: new Map<never, never>() };
 
 /** The metrics of clients. */
-const ofClients = /^distributary_(?:downstream|load|peer|classes|propagation|acknowledged|cache_lookups)(?:_|$)/;
+const ofClients =
+  /^distributary_(?:downstream|load|peer|classes|propagation|acknowledged|cache_lookups)(?:_|$)/;
 /** Those of certificates too: of xds and rest in a worker, of admin and upstreams in the primary. */
 const isOfWorkers = ({ name }: Series): boolean =>
   ofClients.test(name) || name.startsWith('distributary_certificate_');

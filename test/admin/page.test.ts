@@ -2,12 +2,12 @@ import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { fallback, html, shell } from '../../src/admin/page/html-page.ts';
+import type { KnownStatus } from '../../src/admin/problems.ts';
 import {
   ListClientsResponseSchema,
   StatusResponseSchema,
 } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { fallbackStyle } from '../../src/gen/page.ts';
-import type { KnownStatus } from '../../src/admin/problems.ts';
 import { sampleClient, sampleStatus, statusWith } from '../support/inspector.ts';
 
 const now = Date.parse('2026-01-01T00:10:00Z');

@@ -47,7 +47,10 @@ describe('five hundred requests in one packet', () => {
       const [host = '', port = ''] = relay[door].split(':');
       const sockets = Array.from({ length: 20 }, () => connect({ host, port: Number(port) }));
       const closed = sockets.map((socket) =>
-        once(socket.resume().on('error', () => undefined), 'close'),
+        once(
+          socket.resume().on('error', () => undefined),
+          'close',
+        ),
       );
       await Promise.all(sockets.map((socket) => once(socket, 'connect')));
       await relay.blocked();

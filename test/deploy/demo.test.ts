@@ -28,7 +28,9 @@ async function load(): Promise<Map<string, ReadonlyMap<string, readonly Put[]>>>
   const scan = await scanFiles(resources, new Map(), 64, Date.now, () => {});
   if (!scan.ok) throw new Error(scan.error);
   const { types } = mergeScan(scan.value, () => true);
-  return new Map([...types].map(([type, { called }]) => [typeInfo(type).short, called]));
+  return new Map(
+    [...types].map(([type, { puts }]) => [typeInfo(type).short, Map.groupBy(puts, ({ name }) => name)]),
+  );
 }
 
 function visible(byName: ReadonlyMap<string, readonly Put[]> | undefined, parameters: Parameters): string[] {

@@ -75,9 +75,7 @@ describe('what files have beside a control plane', () => {
       client.want('cds');
       await client.gets('cds', ['other: 1', 'shop: 1']);
       client.close();
-      await eventually(async () =>
-        expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1),
-      );
+      await eventually(async () => expect(await relay.metric('cache_resources', 'type="cds"')).to.equal(1));
     }
   });
 

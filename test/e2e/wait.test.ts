@@ -176,7 +176,13 @@ for (const workers of cases(0, 2)) {
       using files = new ResourceFiles();
       files.write('cds', new Map([['shop', '1']]));
       files.write('lds', new Map([['front', '1']]));
-      files.write('eds', new Map([[assignment('t1', 'a'), '1'], [assignment('t2', 'b'), '1']]));
+      files.write(
+        'eds',
+        new Map([
+          [assignment('t1', 'a'), '1'],
+          [assignment('t2', 'b'), '1'],
+        ]),
+      );
       await using relay = await RelayProcess.start({ upstreams: [files.upstream], workers });
       using connections = new Connections(relay.xds);
       const client = connections.open({ protocol: 'delta' });

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { SetLogLevelRequestSchema } from '../../src/gen/distributary/admin/v1/log_pb.ts';
 import { setLogLevel } from '../../src/admin/inspection.ts';
+import { SetLogLevelRequestSchema } from '../../src/gen/distributary/admin/v1/log_pb.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { type LogFormat, LogLevels, maxOverrides } from '../../src/observe/log-levels.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';

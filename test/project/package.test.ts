@@ -179,6 +179,7 @@ describe('the tests', () => {
       'memory',
       'observability',
       'project',
+      'relay', // of the files in src/ itself
       'run',
       'scenarios',
       'simulator',

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
-import { identities } from '../../src/distributary.ts';
-import { whyNotRestored } from '../../src/cache/persistence/persistence.ts';
 import { Staleness } from '../../src/admin/staleness.ts';
+import { whyNotRestored } from '../../src/cache/persistence/persistence.ts';
+import { identities } from '../../src/distributary.ts';
 import type { UpstreamState } from '../../src/model/upstream.ts';
 import { configOf } from '../config/support.ts';
 import { ScriptedUpstream } from '../support/in-memory-relay.ts';

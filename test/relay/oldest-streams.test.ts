@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { Core } from '../../src/core.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { Core } from '../../src/core.ts';
 import { fetchRoutes } from '../../src/downstream/polls/polls.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { LOAD_PATH } from '../../src/model/load.ts';

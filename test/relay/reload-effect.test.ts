@@ -1,6 +1,10 @@
 import { Code, ConnectError } from '@connectrpc/connect';
 import { expect } from 'chai';
 import { ClientRules } from '../../src/clients.ts';
+import type { Config } from '../../src/config/config.ts';
+import { parseConfig } from '../../src/config/load.ts';
+import { systemClock } from '../../src/model/clock.ts';
+import { TimeSlices } from '../../src/model/time-slices.ts';
 import {
   effectSummary,
   inForce,
@@ -8,10 +12,6 @@ import {
   needsRestart,
   reloadPreview,
 } from '../../src/reload-effect.ts';
-import type { Config } from '../../src/config/config.ts';
-import { parseConfig } from '../../src/config/load.ts';
-import { systemClock } from '../../src/model/clock.ts';
-import { TimeSlices } from '../../src/model/time-slices.ts';
 import { cpuSeconds } from '../support/cpu.ts';
 import { InMemoryRelay, node, put, type, when } from '../support/in-memory-relay.ts';
 

@@ -1,8 +1,8 @@
 import { expect } from 'chai';
-import { RelayFleet } from '../../src/rollout-fleet.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { nameKey } from '../../src/model/holds.ts';
 import { type CanaryStream, unknownCanary } from '../../src/releases/waiting.ts';
+import { RelayFleet } from '../../src/rollout-fleet.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import {
   type DeltaClient,

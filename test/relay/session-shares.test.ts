@@ -1,11 +1,11 @@
 import { expect } from 'chai';
-import { SessionShares } from '../../src/session-shares.ts';
 import type { Config } from '../../src/config/config.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { Selection } from '../../src/model/selection.ts';
 import { typeInfo } from '../../src/model/types.ts';
+import { SessionShares } from '../../src/session-shares.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';

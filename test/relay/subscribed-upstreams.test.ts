@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { SubscribedUpstreams } from '../../src/load-reports.ts';
 import { parseConfig } from '../../src/config/load.ts';
+import { SubscribedUpstreams } from '../../src/load-reports.ts';
 
 const config = parseConfig(
   'upstreams: [{ name: a, types: [LDS], ads: { endpoints: ["cp:1"] } }, { name: b, ads: { endpoints: ["cp:2"] } }]',

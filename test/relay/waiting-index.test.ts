@@ -1,9 +1,9 @@
 import { expect } from 'chai';
-import { WaitingIndex } from '../../src/rollout-fleet.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
 import type { HeldVariant } from '../../src/model/rollout.ts';
 import { Selection } from '../../src/model/selection.ts';
+import { WaitingIndex } from '../../src/rollout-fleet.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
 import { heapAfterCollection } from '../support/heap.ts';
 import { InMemoryRelay, namedHolder, type } from '../support/in-memory-relay.ts';

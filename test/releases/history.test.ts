@@ -1,6 +1,4 @@
 import { expect } from 'chai';
-import { History, reachable, releasedAt, verdictOf } from '../../src/releases/history.ts';
-import { Recorder } from '../../src/releases/recorder.ts';
 import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
 import type { Commit, Snapshot } from '../../src/model/catalog.ts';
 import { type Change, type Content, NO_CONTENT } from '../../src/model/change.ts';
@@ -9,6 +7,8 @@ import { nameKey } from '../../src/model/holds.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
 import type { Interest } from '../../src/model/transaction.ts';
+import { History, reachable, releasedAt, verdictOf } from '../../src/releases/history.ts';
+import { Recorder } from '../../src/releases/recorder.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const type = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');

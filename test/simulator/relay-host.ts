@@ -1,6 +1,6 @@
+import { Staleness } from '../../src/admin/staleness.ts';
 import type { ClientContext, StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
-import { Staleness } from '../../src/admin/staleness.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { Access } from '../../src/model/access.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';

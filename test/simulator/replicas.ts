@@ -1,5 +1,4 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { SiblingServing } from '../../src/sibling-serving.ts';
 import { parseConfig } from '../../src/config/load.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
@@ -8,6 +7,7 @@ import { type Interest, transaction } from '../../src/model/transaction.ts';
 import type { Upstream, UpstreamSink, UpstreamState } from '../../src/model/upstream.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
+import { SiblingServing } from '../../src/sibling-serving.ts';
 import { AdsUpstream } from '../../src/upstream/ads/ads-upstream.ts';
 import { CLAIMS_EVERYTHING } from '../../src/upstream/claims.ts';
 import { Siblings } from '../../src/upstream/siblings.ts';

@@ -1,6 +1,5 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
-import { RelayFleet } from '../../src/rollout-fleet.ts';
 import type { XdsStream } from '../../src/downstream/xds-server.ts';
 import type { Side } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl, typeUrl } from '../../src/model/brand.ts';
@@ -16,6 +15,7 @@ import { Rollout } from '../../src/releases/rollout.ts';
 import { nothingSaved, type SavedRollout } from '../../src/releases/rollout-file.ts';
 import type { RolloutEvents, RolloutSettings } from '../../src/releases/seams.ts';
 import { Traffic } from '../../src/releases/traffic.ts';
+import { RelayFleet } from '../../src/rollout-fleet.ts';
 import { contentOf } from '../support/in-memory-relay.ts';
 import { matchesHex, type Parameters } from './constraints.ts';
 import type { Received, ReceivedResource } from './messages.ts';

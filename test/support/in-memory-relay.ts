@@ -1,8 +1,8 @@
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { BinaryReader, BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { type Any, AnySchema, anyUnpack } from '@bufbuild/protobuf/wkt';
-import type { StreamMetrics } from '../../src/downstream/stream-metrics.ts';
 import type { StreamEvents } from '../../src/downstream/services.ts';
+import type { StreamMetrics } from '../../src/downstream/stream-metrics.ts';
 import { routes } from '../../src/downstream/xds-server.ts';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
 import {

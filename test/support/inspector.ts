@@ -1,4 +1,5 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
+import { type KnownStatus, problemsOf } from '../../src/admin/problems.ts';
 import {
   type ClientsQuery,
   clientsQuery,
@@ -13,7 +14,6 @@ import {
 } from '../../src/admin/requests.ts';
 import type { Inspector, PageFacts, PageSource, Plain } from '../../src/admin/service.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
-import { type KnownStatus, problemsOf } from '../../src/admin/problems.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
 import { rpcError } from '../../src/wire/connect.ts';

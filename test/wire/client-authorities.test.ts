@@ -132,7 +132,9 @@ describe('authorities of client certificates', () => {
     const authorities = new ClientAuthorities(bundle(one));
     const own = read(leaf(one));
     for (const behind of [middle, ...Array.from({ length: 257 }, () => leaf(one))])
-      authorities.remember(Object.defineProperty(own, 'issuerCertificate', { value: read(behind), configurable: true }));
+      authorities.remember(
+        Object.defineProperty(own, 'issuerCertificate', { value: read(behind), configurable: true }),
+      );
     expect(authorities.vouchFor(read(leaf(middle)))).to.equal(true);
   });
 

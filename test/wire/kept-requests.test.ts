@@ -7,7 +7,7 @@ import {
 } from 'node:http2';
 import { connect, type Socket } from 'node:net';
 import { expect } from 'chai';
-import type { Account } from '../../src/wire/accounts.ts';
+import type { Account, Accounts } from '../../src/wire/accounts.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { problem } from '../../src/wire/http-answer.ts';
 import { type HttpServer, listenHttp } from '../../src/wire/http-server.ts';
@@ -217,12 +217,13 @@ describe('what requests bring and is kept counts as held', () => {
 });
 
 describe('requests that Node would answer itself', () => {
-  const clock = new VirtualClock();
-  const accounts = testAccounts({}, clock);
+  let accounts: Accounts;
   let rest: HttpServer;
   let socket: Socket;
 
   beforeEach(async () => {
+    const clock = new VirtualClock();
+    accounts = testAccounts({}, clock);
     const listening = await listenHttp({
       accounts,
       clock,

@@ -4,6 +4,7 @@ import { join } from 'node:path';
 import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import type { ConnectRouter, ServiceImpl } from '@connectrpc/connect';
 import { expect } from 'chai';
+import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/admin/csds.ts';
 import { adminRoutes } from '../../src/admin/rpc.ts';
 import { WorkerService } from '../../src/gen/distributary/workers/v1/workers_pb.ts';
 import {
@@ -11,7 +12,6 @@ import {
   type ClientStatusResponse,
   ClientStatusResponseSchema,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
-import { ALL_CLIENTS, type ClientStatusQuery } from '../../src/admin/csds.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { fail, ok, type Result } from '../../src/model/result.ts';
 import { ASKER_GONE, rpcError } from '../../src/wire/connect.ts';

@@ -32,7 +32,13 @@ import { asBuffer } from '../../protobuf/message-reader.ts';
 import type { JsonFaultPlace, JsonPath } from '../../wire/json-fault.ts';
 import { JsonReader } from '../../wire/json-reader.ts';
 import { envoyRegistry, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
-import { type IncomingResource, ownName, plain, readAny, readDeltaResource } from '../../wire/response-reader.ts';
+import {
+  type IncomingResource,
+  ownName,
+  plain,
+  readAny,
+  readDeltaResource,
+} from '../../wire/response-reader.ts';
 import { VariantSet } from '../variant-set.ts';
 
 /** A file's content, and how to find a resource in it. */

@@ -1,10 +1,10 @@
 import { expect } from 'chai';
 import { fanOut } from '../../../page/fan-out-tree.ts';
 import { type ModelInputs, pageModel } from '../../../src/admin/page/page-model.ts';
+import { problemsOf } from '../../../src/admin/problems.ts';
 import type { Plain } from '../../../src/admin/service.ts';
 import type { ClientClass } from '../../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { CheckStatus, RolloutStatus } from '../../../src/gen/distributary/admin/v1/rollout_pb.ts';
-import { problemsOf } from '../../../src/admin/problems.ts';
 import { NO_PAGE, sampleStatus } from '../../support/inspector.ts';
 
 const oneClass: Plain<ClientClass> = {

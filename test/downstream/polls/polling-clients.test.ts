@@ -1,8 +1,8 @@
 import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { subscriptionsOf } from '../../../src/admin/gauge-sample.ts';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
-import { subscriptionsOf } from '../../../src/admin/gauge-sample.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';

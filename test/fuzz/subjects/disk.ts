@@ -61,7 +61,7 @@ function rows(parts: readonly RowBatch[]): Subject {
           keeps: () => true,
           serves: () => 'central',
           clock: systemClock,
-          differs: { resource: () => undefined, interest: () => undefined, version: () => undefined },
+          differs: { resource: () => {}, interest: () => {}, version: () => {}, change: () => {} },
         });
         decoder.take({ rows: [...all, read], payloads });
         const restored = decoder.finish();

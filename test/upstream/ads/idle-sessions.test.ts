@@ -33,7 +33,12 @@ const serving = (clock: VirtualClock, handler: ChannelHandler) => {
     write(bytes: Uint8Array): void {
       const { resourceNamesSubscribe: names } = fromBinary(DeltaDiscoveryRequestSchema, bytes);
       if (names.length === 0) return;
-      const response = deltaResponse(eds, '1', '1', names.map((name) => parseItem(`${name}:1@1`)));
+      const response = deltaResponse(
+        eds,
+        '1',
+        '1',
+        names.map((name) => parseItem(`${name}:1@1`)),
+      );
       clock.after(0, () => stream.message(response));
     },
     end() {},

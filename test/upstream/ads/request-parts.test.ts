@@ -32,8 +32,7 @@ const listed = (line: string, begin: string): readonly string[] => {
   return from < 0 ? [] : line.slice(from + begin.length, line.indexOf(']', from)).split(' ');
 };
 /** Of a glob of its own. */
-const memberOf = (at: number): string =>
-  `xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/${at}/a`;
+const memberOf = (at: number): string => `xdstp://x/envoy.config.endpoint.v3.ClusterLoadAssignment/${at}/a`;
 /** A response with a resource for each name, read to its end. */
 function receive(conversation: Conversation, nonce: string, names: readonly string[]): void {
   let said = conversation.say(`< eds s1 ${nonce} ${names.map((name) => `${name}:1@1`).join(' ')}`);
