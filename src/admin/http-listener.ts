@@ -15,10 +15,10 @@ import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
 import { BodyPieces } from '../wire/body-pieces.ts';
-import { ClientAuthorities } from '../wire/client-authorities.ts';
+import { ClientAuthorities, maxChainLength } from '../wire/client-authorities.ts';
 import { endAfter, type HttpAnswer, refusedHead } from '../wire/http-answer.ts';
 import { explainError } from '../wire/node-error.ts';
-import { addressOf } from '../wire/peer.ts';
+import { addressOf, issuersOf, verifiedCertificate } from '../wire/peer.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 
 export interface HttpListenerOptions {
@@ -169,9 +169,10 @@ function listenerOn(
 
   /** A resumed TLS session was verified when it began, so its certificate may have ended since. */
   function verified(socket: TLSSocket): void {
-    const certificate = socket.authorized ? socket.getPeerX509Certificate() : undefined;
+    const certificate = verifiedCertificate(socket);
     if (certificate === undefined || authorities === undefined) return;
-    const left = authorities.clientOf(certificate).validUntil - Date.now();
+    const issuers = () => issuersOf(socket, maxChainLength);
+    const left = authorities.clientOf(certificate, issuers).validUntil - Date.now();
     const visit = visits.get(addressOf(socket));
     // A handshake may have begun with the authorities of before.
     if (left <= 0 || visit === undefined || !authorities.vouchFor(certificate)) socket.destroy();

@@ -1,5 +1,4 @@
 import type { IncomingMessage } from 'node:http';
-import { TLSSocket } from 'node:tls';
 import type { MessageShape } from '@bufbuild/protobuf';
 import { createContextKey } from '@connectrpc/connect';
 import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -13,7 +12,7 @@ import { canonicalName } from '../model/xdstp.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
-import { addressText, parseSubjectAltNames } from '../wire/peer.ts';
+import { addressText, parseSubjectAltNames, verifiedCertificate } from '../wire/peer.ts';
 import { verifiedIdentity } from '../wire/peer-identity.ts';
 
 /* What requests of AdminService mean. What they must not say is thrown, as INVALID_ARGUMENT. */
@@ -177,8 +176,7 @@ export const operatorKey = createContextKey<string>('unknown', { description: 'o
 
 export function operatorOf({ socket }: IncomingMessage): string {
   const address = addressText(socket.remoteAddress ?? 'unknown', socket.remotePort);
-  if (!(socket instanceof TLSSocket) || !socket.authorized) return address;
-  const { subjectAltName, subject = '' } = socket.getPeerX509Certificate() ?? {};
+  const { subjectAltName, subject = '' } = verifiedCertificate(socket) ?? {};
   const { uris, dns } = parseSubjectAltNames(subjectAltName ?? '');
   const identity = verifiedIdentity({ uriSans: uris, dnsSans: dns }) ?? subject.replaceAll('\n', ', ');
   return identity === '' ? address : `${identity} (${address})`;

@@ -6,7 +6,7 @@ import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
 
 /** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
-const maxChainLength = 10;
+export const maxChainLength = 10;
 /** Of clients; each takes half a KB. */
 const maxKnown = 10_000;
 
@@ -55,10 +55,15 @@ export class ClientAuthorities {
     return isMissing;
   }
 
-  /** Whom a certificate names that came with a connection, and for how long. */
-  clientOf(certificate: X509Certificate): CertifiedClient {
+  /**
+   * Whom a certificate names that came with a connection, and for how long. `issuers`: what it was verified by, the last one
+   * first. To read them takes longer than all the rest, so they are asked for where they are not known.
+   */
+  clientOf(certificate: X509Certificate, issuers: () => readonly X509Certificate[]): CertifiedClient {
+    this.#lookAnew();
     // First, as the intermediates count for the time.
-    this.remember(certificate);
+    const isKnown = this.#clients.get(certificate.fingerprint256)?.knowsIssuers === true;
+    if (!isKnown && this.#validUntil(certificate, 0) === undefined) this.remember(issuers());
     this.#lookAnew();
     return getOrMake(this.#clients, certificate.fingerprint256, () => {
       const validUntil = this.#validUntil(certificate, 0);
@@ -74,13 +79,8 @@ export class ClientAuthorities {
    * Keeps the intermediates that came with a verified certificate, if they are vouched for: a client may send any. So are
    * certificates of other clients, which may issue none: they would drive the intermediates out.
    */
-  remember(certificate: X509Certificate): void {
-    const chain: X509Certificate[] = [];
-    let issuer = certificate.issuerCertificate;
-    for (; issuer !== undefined && chain.length < maxChainLength; issuer = issuer.issuerCertificate) {
-      chain.unshift(issuer);
-    }
-    for (const intermediate of chain) {
+  remember(issuers: readonly X509Certificate[]): void {
+    for (const intermediate of issuers) {
       const isKnown = this.#own.some((one) => isSame(one, intermediate)) || this.#seen.see(intermediate);
       if (!isKnown && intermediate.ca && this.vouchFor(intermediate)) this.#seen.show(intermediate);
     }

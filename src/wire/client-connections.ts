@@ -5,7 +5,7 @@ import { LRUCache } from 'lru-cache';
 import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
-import { type CertifiedClient, ClientAuthorities } from './client-authorities.ts';
+import { type CertifiedClient, ClientAuthorities, maxChainLength } from './client-authorities.ts';
 import { drainShare, spread } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import {
@@ -16,7 +16,7 @@ import {
   unixWindow,
 } from './http2-settings.ts';
 import { ignoreError } from './node-error.ts';
-import { addressOf, beneath, type ClientSession, isResumed, verifiedCertificate } from './peer.ts';
+import { addressOf, beneath, type ClientSession, isResumed, issuersOf, verifiedCertificate } from './peer.ts';
 import type { Peer, RefusedReason, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import type { TlsSessions } from './tls-sessions.ts';
@@ -341,7 +341,7 @@ export class ClientConnections {
   #acceptedClient(certificate: X509Certificate, socket: Socket | undefined): CertifiedClient | undefined {
     const authorities = this.#authorities;
     const isReplaced = this.#clock.monotonic() < this.#handshakesUntil;
-    const client = authorities?.clientOf(certificate);
+    const client = authorities?.clientOf(certificate, () => issuersOf(socket, maxChainLength));
     if (client === undefined || (isReplaced && !authorities?.vouchFor(certificate))) return undefined;
     if (isResumed(socket) && !client.knowsIssuers) {
       // One of them may have ended. In a full handshake the client shows them.

@@ -1,6 +1,6 @@
-import type { X509Certificate } from 'node:crypto';
+import { X509Certificate } from 'node:crypto';
 import { Socket } from 'node:net';
-import { TLSSocket } from 'node:tls';
+import { type DetailedPeerCertificate, type PeerCertificate, TLSSocket } from 'node:tls';
 import { unquoted } from '../model/text.ts';
 import { formatHostPort } from './address.ts';
 
@@ -28,9 +28,31 @@ export function parseSubjectAltNames(text: string): SubjectAltNames {
   return { uris, dns };
 }
 
-/** Read anew for each call; undefined without TLS, where it proves nothing, and where the connection is over. */
+/**
+ * Read anew for each call; undefined without TLS, where it proves nothing, and where the connection is over. Not by
+ * `getPeerX509Certificate()`: in a server, Node loses the memory of each certificate that a client has shown behind its own
+ * (nodejs/node#65579), and a client may show a hundred with each handshake.
+ */
 export function verifiedCertificate(socket: Socket | undefined): X509Certificate | undefined {
-  return socket instanceof TLSSocket && socket.authorized ? socket.getPeerX509Certificate() : undefined;
+  if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
+  const shown: Partial<PeerCertificate> | null = socket.getPeerCertificate();
+  return shown?.raw && new X509Certificate(shown.raw);
+}
+
+/** At most so many of those that issued its certificate, the last one first: its client has shown them, or they are known. */
+export function issuersOf(socket: Socket | undefined, most: number): readonly X509Certificate[] {
+  const issuers: X509Certificate[] = [];
+  if (!(socket instanceof TLSSocket)) return issuers;
+  let one: Partial<DetailedPeerCertificate> | null | undefined = socket.getPeerCertificate(true);
+  for (
+    let next = one?.issuerCertificate;
+    next?.raw !== undefined && next !== one && issuers.length < most;
+  ) {
+    issuers.unshift(new X509Certificate(next.raw));
+    one = next;
+    next = one.issuerCertificate;
+  }
+  return issuers;
 }
 
 /** Whether its TLS session began with another connection: then its client has shown nothing but that. */

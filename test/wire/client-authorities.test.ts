@@ -1,6 +1,6 @@
 import { X509Certificate } from 'node:crypto';
 import { expect } from 'chai';
-import { ClientAuthorities } from '../../src/wire/client-authorities.ts';
+import { type CertifiedClient, ClientAuthorities } from '../../src/wire/client-authorities.ts';
 import { checkTlsMaterial, parseCertificates } from '../../src/wire/tls-material.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { cpuSeconds } from '../support/cpu.ts';
@@ -8,6 +8,9 @@ import { cpuSeconds } from '../support/cpu.ts';
 const bundle = (...authorities: readonly Issued[]): Buffer =>
   Buffer.from(authorities.map(({ certificate }) => certificate).join(''));
 const read = (issued: Issued): X509Certificate => new X509Certificate(issued.certificate);
+/** Whose client has shown nothing behind it. */
+const clientOf = (authorities: ClientAuthorities, issued: Issued): CertifiedClient =>
+  authorities.clientOf(read(issued), () => []);
 const authority = (name: string, issuer?: Issued): Issued =>
   issueCertificate({ name, authority: true, ...(issuer === undefined ? {} : { issuer }) });
 
@@ -23,10 +26,7 @@ describe('authorities of client certificates', () => {
   const vouches = (ca: Buffer, issued: Issued, ...seen: readonly Issued[]): boolean => {
     const authorities = new ClientAuthorities(ca);
     for (const intermediate of seen) {
-      // Of a certificate that was not received in a handshake the issuer is not known.
-      authorities.remember(
-        Object.defineProperty(read(issued), 'issuerCertificate', { value: read(intermediate) }),
-      );
+      authorities.remember([read(intermediate)]);
     }
     return authorities.vouchFor(read(issued));
   };
@@ -75,7 +75,7 @@ describe('authorities of client certificates', () => {
     const short = issueCertificate({ name: 'short', authority: true, issuer: one, days: hour });
     const authorities = new ClientAuthorities(bundle(one, short));
     const left = (issued: Issued): number =>
-      (authorities.clientOf(read(issued)).validUntil - Date.now()) / 86_400_000;
+      (clientOf(authorities, issued).validUntil - Date.now()) / 86_400_000;
     expect(left(leaf(one))).to.be.within(0.9, 1);
     expect(left(leaf(short))).to.be.within(0.9 * hour, hour);
     expect(left(leaf(short, -1))).to.be.within(-1.01, -0.99);
@@ -90,26 +90,26 @@ describe('authorities of client certificates', () => {
     const [below, end] = [authority('below', ending), read(ending).validToDate.getTime()];
     const issued = leaf(below);
     const authorities = new ClientAuthorities(bundle(ending));
-    expect(authorities.clientOf(read(issued)).knowsIssuers).to.equal(false);
-    expect(authorities.clientOf(read(issued)).validUntil).to.equal(read(issued).validToDate.getTime());
-    authorities.remember(Object.defineProperty(read(issued), 'issuerCertificate', { value: read(below) }));
-    expect(authorities.clientOf(read(issued)).knowsIssuers).to.equal(true);
-    expect(authorities.clientOf(read(issued)).validUntil).to.equal(end);
+    expect(clientOf(authorities, issued).knowsIssuers).to.equal(false);
+    expect(clientOf(authorities, issued).validUntil).to.equal(read(issued).validToDate.getTime());
+    authorities.remember([read(below)]);
+    expect(clientOf(authorities, issued).knowsIssuers).to.equal(true);
+    expect(clientOf(authorities, issued).validUntil).to.equal(end);
     // With another root it is not known who issued the intermediate.
     authorities.replace(bundle(other));
-    expect(authorities.clientOf(read(issued)).knowsIssuers).to.equal(false);
-    expect(authorities.clientOf(read(leaf(other))).knowsIssuers).to.equal(true);
+    expect(clientOf(authorities, issued).knowsIssuers).to.equal(false);
+    expect(clientOf(authorities, leaf(other)).knowsIssuers).to.equal(true);
   });
 
   it('read the certificate of a client once, and anew when there are other authorities', () => {
     const authorities = new ClientAuthorities(bundle(one));
     const issued = leaf(one);
-    const client = authorities.clientOf(read(issued));
-    expect(authorities.clientOf(read(issued))).to.equal(client);
-    expect(authorities.clientOf(read(leaf(one)))).not.to.equal(client);
+    const client = clientOf(authorities, issued);
+    expect(clientOf(authorities, issued)).to.equal(client);
+    expect(clientOf(authorities, leaf(one))).not.to.equal(client);
     const ending = issueCertificate({ name: 'root', authority: true, key: one, days: 1 / 24 });
     authorities.replace(bundle(ending));
-    expect(authorities.clientOf(read(issued)).validUntil).to.be.below(client.validUntil);
+    expect(clientOf(authorities, issued).validUntil).to.be.below(client.validUntil);
   });
 
   it('keep no intermediates that a client made up, and look at each of many namesakes once', () => {
@@ -118,23 +118,18 @@ describe('authorities of client certificates', () => {
     const made = Array.from({ length: 24 }, () => issueCertificate({ name: 'middle', authority: true }));
     const genuine = Array.from({ length: 24 }, () => authority('middle', one));
     for (const intermediate of [...made, ...genuine, middle]) {
-      authorities.remember(
-        Object.defineProperty(read(issued), 'issuerCertificate', { value: read(intermediate) }),
-      );
+      authorities.remember([read(intermediate)]);
     }
     const before = cpuSeconds();
-    expect(authorities.clientOf(read(issued)).validUntil).to.be.above(Date.now());
+    expect(clientOf(authorities, issued).validUntil).to.be.above(Date.now());
     expect(authorities.vouchFor(read(issued))).to.equal(true);
     expect(cpuSeconds() - before).to.be.below(0.5);
   });
 
   it('keep no certificates of other clients, which would drive the intermediates out', () => {
     const authorities = new ClientAuthorities(bundle(one));
-    const own = read(leaf(one));
     for (const behind of [middle, ...Array.from({ length: 257 }, () => leaf(one))])
-      authorities.remember(
-        Object.defineProperty(own, 'issuerCertificate', { value: read(behind), configurable: true }),
-      );
+      authorities.remember([read(behind)]);
     expect(authorities.vouchFor(read(leaf(middle)))).to.equal(true);
   });
 
