@@ -5,7 +5,7 @@ import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
-import { TimeSlices } from '../model/time-slices.ts';
+import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
@@ -20,7 +20,7 @@ import {
   isKnown,
   mergeAcceptances,
   NOBODY_MISSING,
-  typesOf,
+  onlyTypeOf,
   whyHeld,
 } from './missing-clients.ts';
 import { type WaitQuery, waitQuery } from './requests.ts';
@@ -117,13 +117,12 @@ export function inspectDelivery(
   async function acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
     const asked = clients();
     const names = [...query.names];
-    const types = await slices.run((pace) => typesOf(relay, query, pace));
-    // A worker may have no client that asks for these names.
-    const [type = ''] = types.size === 1 ? types : [];
-    const request = create(WaitRequestSchema, { type, names, minClients: 0 });
+    const only = (pace: Pace) => onlyTypeOf(relay, query.names, history.changes(), pace);
+    const type = query.type ?? (await slices.run(only));
+    const request = create(WaitRequestSchema, { type: type ?? '', names, minClients: 0 });
     if (!asked.inWorkers) return asked.wait(request, call);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
-    const feeds = await acceptanceOf(relay, query, slices, false);
+    const feeds = await acceptanceOf(relay, { ...query, type }, slices, false);
     const found = await asked.wait(request, call);
     if (feeds.missing === 0 || found.missing > 0) return found;
     const { missing, missingClients } = feeds;

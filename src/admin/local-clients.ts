@@ -92,7 +92,7 @@ export function localClients(
   rules: () => WaveRules,
 ): ClientsView {
   const slices = new TimeSlices(systemClock);
-  /** Of `status` and the gauges, which are not waited long for: they are not behind what others ask, as clients do by CSDS. */
+  /** Of `status`, which is not waited long for: it is not behind what others ask, as clients do by CSDS. Nor is the survey. */
   const statusSlices = new TimeSlices(systemClock);
   const waves = (): WaveOf => inWaves(rules(), (stream) => fleet.standing(stream));
   const streamOf = (id: string): ListedClient => relay.client(id) ?? noSuchClient(id);
@@ -105,7 +105,7 @@ export function localClients(
       const waveOf = waves();
       return slices.run((pace) => clientList([...relay.clients()], query, relay, waveOf, pace));
     },
-    listClasses: fleetSurvey(relay, statusSlices, systemClock),
+    listClasses: fleetSurvey(relay, new TimeSlices(systemClock), systemClock),
     load: (request) => loadOf(loadReports.view, request),
     getClient(request) {
       const query = clientQuery(request);

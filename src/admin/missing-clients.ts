@@ -3,6 +3,7 @@ import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
+import type { Change } from '../model/change.ts';
 import type { MaskReason, PendingName } from '../model/rollout.ts';
 import { covers } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
@@ -57,10 +58,9 @@ export function acceptanceOf(
         .filter(isMeant)
         .slice(0, maxListed)
         .map(({ name }) => notThere(name));
-    const types = await typesOf(relay, query, pace);
     for (const stream of [...relay.server.streams()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, types, query.names, isMeant, lacks ? absentOf : undefined);
+      const found = looked(stream, query, isMeant, lacks ? absentOf : undefined);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -83,19 +83,33 @@ const knows = (table: TypeTable | undefined, name: ResourceName): boolean =>
     table.interests.named(name) !== undefined ||
     !Iterator.from(table.aliased(name)).next().done);
 
-/** Of which types these names are. What is nowhere any more may still be at clients, whatever it was: then all of them. */
-export async function typesOf(
+/**
+ * The one type that all these names are of. Undefined: it is not certain. What is nowhere any more may still be at clients,
+ * and a name that one type has may have been another's, too.
+ */
+export async function onlyTypeOf(
   { store }: Relay,
-  { type, names }: AcceptanceQuery,
+  names: ReadonlySet<string>,
+  changes: Iterable<Change>,
   pace: Pace,
-): Promise<ReadonlySet<TypeUrl>> {
-  if (type !== undefined) return new Set([type]);
+): Promise<TypeUrl | undefined> {
   const known = new Set<TypeUrl>();
   for (const name of names) {
     await pace.yieldIfDue();
-    for (const [url, table] of store.tables) if (knows(table, resourceName(name))) known.add(url);
+    const having = [...store.tables].flatMap(([url, table]) => (knows(table, resourceName(name)) ? url : []));
+    if (having.length === 0) return undefined;
+    for (const url of having) known.add(url);
   }
-  return known.size === 0 ? new Set(store.tables.keys()) : known;
+  const [only, ...others] = known;
+  if (only === undefined || others.length > 0) return undefined;
+  for (const change of changes) {
+    await pace.yieldIfDue();
+    if (change.type === only) continue;
+    // Of a large change without bodies only the first names are kept.
+    const isCut = change.names.length < change.added + change.changed + change.removed;
+    if (isCut || change.names.some(({ name }) => names.has(name))) return undefined;
+  }
+  return only;
 }
 
 /** Of workers that do not answer, in answers about clients; none: nothing. */
@@ -128,18 +142,17 @@ function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[
 /** Undefined: this stream does not subscribe to it. */
 function looked(
   stream: XdsStream,
-  types: ReadonlySet<TypeUrl>,
-  names: AcceptanceQuery['names'],
+  query: AcceptanceQuery,
   isMeant: ReturnType<typeof isAbout>,
   absentOf: ((type: TypeStream) => readonly Missing[]) | undefined,
 ): Plain<MissingClient>[] | undefined {
   let subscribes = false;
   const found: Plain<MissingClient>[] = [];
   for (const type of stream.types) {
-    if (!types.has(type.info.url)) continue;
+    if (query.type !== undefined && type.info.url !== query.type) continue;
     const { subscription } = type;
     if (subscription === undefined || subscription.selection.size === 0) continue;
-    const missing = notAccepted(subscription, names, isMeant);
+    const missing = notAccepted(subscription, query.names, isMeant);
     if (missing === undefined) continue;
     subscribes = true;
     const more =

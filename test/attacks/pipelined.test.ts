@@ -58,7 +58,8 @@ describe('five hundred requests in one packet', () => {
       await Promise.all(closed);
       const { cpu } = await relay.blocked();
       if (process.env['FIGURES'] === '1') process.stdout.write(`${cpu.toFixed()} ms  ${door}\n`);
-      expect(cpu).to.be.below(most);
+      // Of each connection Node reads 64 KB before it is cut, and that once.
+      expect(cpu).to.be.below(4 * most);
     });
   }
 });
