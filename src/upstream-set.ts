@@ -106,7 +106,8 @@ export class UpstreamSet {
     const { limits, upstreams } = this.#config;
     return upstreams.map((upstream, index): UpstreamEntry => {
       // The claims of earlier upstreams decide which names are left for it.
-      const before = upstreams.slice(0, index).map(({ claims }) => claims);
+      // So does their kind: a wildcard shows what files have, and has to be answered anew without them.
+      const before = upstreams.slice(0, index).map(({ kind, claims }) => ({ kind, claims }));
       const fingerprint = JSON.stringify([
         { ...upstream, loadReports: undefined },
         before,

@@ -368,7 +368,7 @@ export class Store extends CatalogReader {
    */
   markRestored(upstream: string, servedBy: (type: TypeUrl, name: ResourceName) => string | undefined): void {
     for (const table of this.tables.values()) {
-      this.#dropUnasked(table, upstream, (name) => servedBy(table.type, name));
+      this.#dropUnasked(table, upstream);
       for (const now of table.disown(upstream, (name) => servedBy(table.type, name) ?? upstream))
         this.held.holds.follow(upstream, now, table.type);
       this.tables.forgetIfEmpty(table);
@@ -376,18 +376,13 @@ export class Store extends CatalogReader {
   }
 
   /** What nobody subscribes to, and goes to who says what it is asked: no answer would ever be about it. */
-  #dropUnasked(
-    table: TypeTable,
-    upstream: string,
-    successor: (name: ResourceName) => string | undefined,
-  ): void {
+  #dropUnasked(table: TypeTable, upstream: string): void {
     const dropping = this.held.open(table)?.leaving;
     const { publishedAs } = this.tables.options;
     const isOf = ({ holders }: CacheEntry): boolean => holders.some((one) => one.upstream === upstream);
     for (const [name, cached] of table.resources) {
       const left = cached.variants.all().filter((entry) => isOf(entry) && !isKept(table, name, entry));
-      if (left.length === 0 || successor(name) === upstream) continue;
-      if (publishedAs?.(table.type, name) !== undefined) continue;
+      if (left.length === 0 || publishedAs?.(table.type, name) !== undefined) continue;
       for (const entry of left) drop(table, cached, entry, dropping);
     }
   }

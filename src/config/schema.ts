@@ -237,7 +237,7 @@ const persistence = z.strictObject({
 // biome-ignore format: a table, one key a line
 const cache = z
   .strictObject({
-    max_bytes: count().default(1_073_741_824).describe('Bytes of cached resources and of subscribed names, per process. The least recently used entries that nobody subscribes to are evicted first'),
+    max_bytes: count().default(1_073_741_824).describe('Bytes of cached resources and of subscribed names, per process. The least recently used entries that nobody subscribes to are evicted first; what files have counts, and is never evicted'),
     idle_ttl: duration().prefault('600s').describe('An entry that nobody subscribes to, and its upstream subscription, ends after this, but what files have stays; a name that does not exist, and endpoints that no cluster refers to, after 2 s'),
     persistence: persistence.optional().describe('Last known good on disk; left out: off'),
   })

@@ -1,6 +1,10 @@
+import { once } from 'node:events';
+import { connect, createServer, type TLSSocket } from 'node:tls';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { parseSubjectAltNames } from '../../src/wire/peer.ts';
+import { z } from 'zod';
+import { issuersOf, parseSubjectAltNames, verifiedCertificate } from '../../src/wire/peer.ts';
+import { issueCertificate } from '../support/certificates.ts';
 
 describe('subject alternative names', () => {
   it('are read by kind', () => {
@@ -33,5 +37,40 @@ describe('subject alternative names', () => {
 
   it('nothing gives nothing', () => {
     expect(parseSubjectAltNames('')).to.deep.equal({ uris: [], dns: [] });
+  });
+});
+
+describe('the certificate of a client', () => {
+  it('is read alone: what is shown behind it would stay in memory', async () => {
+    const root = issueCertificate({ name: 'root', authority: true });
+    const middle = issueCertificate({ name: 'middle', authority: true, issuer: root });
+    const relay = issueCertificate({ name: 'relay', issuer: root, dns: ['localhost'] });
+    const own = issueCertificate({ name: 'client', issuer: middle, uris: ['spiffe://x/y'] });
+    const ca = root.certificate;
+    const server = createServer({ cert: relay.certificate, key: relay.privateKey, ca, requestCert: true });
+    await once(server.listen(0, '127.0.0.1'), 'listening');
+    const { port } = z.object({ port: z.number() }).parse(server.address());
+    const shown = own.certificate + middle.certificate;
+    const connected = new Promise<TLSSocket>((resolve) => server.once('secureConnection', resolve));
+    const client = connect({
+      host: '127.0.0.1',
+      port,
+      ca,
+      cert: shown,
+      key: own.privateKey,
+      servername: 'localhost',
+    });
+    const socket = await connected;
+    const certificate = verifiedCertificate(socket);
+    expect([certificate?.subjectAltName, certificate?.issuerCertificate]).to.deep.equal([
+      'URI:spiffe://x/y',
+      undefined,
+    ]);
+    expect(issuersOf(socket, 10).map(({ subject }) => subject)).to.deep.equal(['CN=root', 'CN=middle']);
+    expect(issuersOf(socket, 1).map(({ subject }) => subject)).to.deep.equal(['CN=middle']);
+    client.destroy();
+    server.close();
+    await once(server, 'close');
+    expect(verifiedCertificate(socket)).to.equal(undefined);
   });
 });
