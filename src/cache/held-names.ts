@@ -372,9 +372,9 @@ export class HeldNames implements Gate {
   }
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
-    const before = table.resource(name, 'released');
-    const shown = resourceOf(variants, before);
-    const released = withErrorsOf(before, shown.copy());
+    const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
+    const shown = resourceOf(variants, order);
+    const released = withErrorsOf(table.resource(name, 'released'), shown.copy());
     const canary = withErrorsOf(table.resource(name, 'canary'), shown.copy());
     const since = this.#tables.options.clock.monotonic();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary });
@@ -430,15 +430,14 @@ export class HeldNames implements Gate {
   }
 }
 
-/** These variants of an earlier time. Their TTLs were for that time. Of several that match, who has one of them now keeps it. */
-function resourceOf(variants: readonly HeldVariant[], before: CachedResource | undefined): CachedResource {
+/** These variants of an earlier time. Their TTLs were for that time. */
+function resourceOf(variants: readonly HeldVariant[], order: number | undefined): CachedResource {
   const cached = new CachedResource();
-  if (before !== undefined) cached.order = before.order;
+  if (order !== undefined) cached.order = order;
   for (const { variant: earlier, holders } of variants) {
     const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
     cached.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
-  cached.restoreBindings(before?.bindings ?? []);
   return cached;
 }
 
