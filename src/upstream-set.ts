@@ -105,8 +105,7 @@ export class UpstreamSet {
   #all(): readonly UpstreamEntry[] {
     const { limits, upstreams } = this.#config;
     return upstreams.map((upstream, index): UpstreamEntry => {
-      // The claims of earlier upstreams decide which names are left for it.
-      // So does their kind: a wildcard shows what files have, and has to be answered anew without them.
+      // Their claims decide which names are left for it, and their kind what its wildcards show: what files have, too.
       const before = upstreams.slice(0, index).map(({ kind, claims }) => ({ kind, claims }));
       const fingerprint = JSON.stringify([
         { ...upstream, loadReports: undefined },

@@ -6,7 +6,7 @@ import {
   type ClientClass,
   type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import { type Clock, keptFor } from '../model/clock.ts';
+import { type Clock, Paced } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
@@ -37,7 +37,8 @@ export function fleetSurvey(
 ): () => Promise<Plain<ListClassesResponse>> {
   /** A first response does not say when it was sent: since when it was seen unanswered. */
   const unanswered = new WeakMap<ListedType, { readonly serial: number; readonly since: number }>();
-  return keptFor(clock, freshMs, () => slices.run(look));
+  const survey = new Paced(clock, () => slices.run(look), freshMs);
+  return () => survey.current();
 
   async function look(pace: Pace): Promise<Plain<ListClassesResponse>> {
     const classes = new Map<string, Plain<ClientClass>>();

@@ -5,7 +5,7 @@ import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { keptFor, Paced, systemClock } from '../model/clock.ts';
+import { Paced, systemClock } from '../model/clock.ts';
 import { type Constraints, explainMatch, formatConstraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import { internParameters } from '../model/parameters.ts';
@@ -91,10 +91,12 @@ export function inspection(inspected: InspectedProcess): Inspection {
   const changes = inspectChanges(inspected);
   /** For the gauges and `status`, which wait for nothing else that operators ask. */
   const classSlices = new TimeSlices(systemClock);
-  const listClasses = keptFor(systemClock, freshMs, async () => {
+  const explained = async (): Promise<Answer<'listClasses'>> => {
     const answer = await clients().listClasses();
     return classSlices.run((pace) => explainMissing(relay, answer, pace));
-  });
+  };
+  const classes = new Paced(systemClock, explained, freshMs);
+  const listClasses = () => classes.current();
   /** Probes ask often, and a status looks at every stream. */
   const paced = new Paced(systemClock, status);
 

@@ -132,37 +132,23 @@ export class Settling {
   }
 }
 
-/** What is dear to make: for so many milliseconds after it was made, and while it is made, whoever asks gets the same. */
-export function keptFor<T>(clock: Clock, milliseconds: number, make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  let until = 0;
-  return () => {
-    if (made === undefined || clock.monotonic() >= until) {
-      until = Infinity;
-      made = make();
-      const end = (): void => {
-        until = clock.monotonic() + milliseconds;
-      };
-      made.then(end, end);
-    }
-    return made;
-  };
-}
-
-/** At most so often, in milliseconds, something is made; and that may take a two-hundredth of the time. */
-const pace = { shortestMs: 2000, longestMs: 10_000, share: 200 };
+/** At most so often, in milliseconds, something is made; and that may take one part in `share` of the time. */
+const usualPace = { shortestMs: 2000, longestMs: 10_000, share: 200 };
 
 /** What is dear to make, as looking at every stream is: whoever asks gets the same, and nothing is made while nobody asks. */
 export class Paced<T> {
   readonly #clock: Clock;
   readonly #make: () => Promise<T>;
+  readonly #pace: typeof usualPace;
   /** `until` then it is new enough, by the clock. */
   #made: { readonly until: number; readonly value: T } | undefined;
   #making: Promise<T> | undefined;
 
-  constructor(clock: Clock, make: () => Promise<T>) {
+  /** `keptMs`: for so long it is new enough, however long it takes to make. */
+  constructor(clock: Clock, make: () => Promise<T>, keptMs?: number) {
     this.#clock = clock;
     this.#make = make;
+    this.#pace = keptMs === undefined ? usualPace : { shortestMs: keptMs, longestMs: keptMs, share: 0 };
   }
 
   /** What was made last, however old. */
@@ -172,7 +158,7 @@ export class Paced<T> {
 
   /** For so many milliseconds it will be new enough. */
   get freshMs(): number {
-    return Math.max(pace.shortestMs, (this.#made?.until ?? 0) - this.#clock.monotonic());
+    return Math.max(this.#pace.shortestMs, (this.#made?.until ?? 0) - this.#clock.monotonic());
   }
 
   current(): Promise<T> {
@@ -194,7 +180,8 @@ export class Paced<T> {
     const at = this.#clock.monotonic();
     const value = await this.#make();
     const now = this.#clock.monotonic();
-    const wait = Math.min(pace.longestMs, Math.max(pace.shortestMs, pace.share * (now - at)));
+    const { shortestMs, longestMs, share } = this.#pace;
+    const wait = Math.min(longestMs, Math.max(shortestMs, share * (now - at)));
     this.#made = { until: now + wait, value };
     return value;
   }

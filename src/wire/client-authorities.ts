@@ -1,6 +1,5 @@
 import type { X509Certificate } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { getOrMake } from '../model/maps.ts';
 import { parseSubjectAltNames, type SubjectAltNames } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
@@ -61,18 +60,20 @@ export class ClientAuthorities {
    */
   clientOf(certificate: X509Certificate, issuers: () => readonly X509Certificate[]): CertifiedClient {
     this.#lookAnew();
-    // First, as the intermediates count for the time.
-    const isKnown = this.#clients.get(certificate.fingerprint256)?.knowsIssuers === true;
-    if (!isKnown && this.#validUntil(certificate, 0) === undefined) this.remember(issuers());
+    const { fingerprint256 } = certificate;
+    const known = this.#clients.get(fingerprint256);
+    if (known?.knowsIssuers === true) return known;
+    // First, as the intermediates count for the time. By signatures: another issuer may have the name of one that is known.
+    if (!this.vouchFor(certificate)) this.remember(issuers());
     this.#lookAnew();
-    return getOrMake(this.#clients, certificate.fingerprint256, () => {
-      const validUntil = this.#validUntil(certificate, 0);
-      return {
-        names: parseSubjectAltNames(certificate.subjectAltName ?? ''),
-        validUntil: validUntil ?? certificate.validToDate.getTime(),
-        knowsIssuers: validUntil !== undefined,
-      };
-    });
+    const validUntil = this.#validUntil(certificate, 0);
+    const client = {
+      names: parseSubjectAltNames(certificate.subjectAltName ?? ''),
+      validUntil: validUntil ?? certificate.validToDate.getTime(),
+      knowsIssuers: validUntil !== undefined,
+    };
+    this.#clients.set(fingerprint256, client);
+    return client;
   }
 
   /**
