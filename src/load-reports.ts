@@ -109,10 +109,7 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
       closed: (peer) => admission.streamClosed(peer),
       rejected: core.rejected,
       // Between a worker and the primary nothing is reported to anybody.
-      reports: (direction, upstream) =>
-        role === (direction === 'received' ? 'primary' : 'worker')
-          ? notCounted
-          : metrics.count.loadReports(direction, upstream),
+      sent: (upstream) => (role === 'worker' ? notCounted : metrics.count.loadReports('sent', upstream)),
       left: (count) => metrics.count.loadClustersDropped().inc(count),
       malformed: (upstream, reason) =>
         conditions.set(`load ${upstream}`, reason, 'warn', 'what a control plane asks for is ignored', {
@@ -190,7 +187,9 @@ function reportingClient(
     readonly config?: Config;
     readonly own: ReadonlySet<string>;
     readonly targets: readonly LoadTarget[];
-  } = { own: before, targets: [] };
+    /** Of the upstreams that it reports to, or to which it would. */
+    readonly received: readonly Tally[];
+  } = { own: before, targets: [], received: [] };
   return {
     of,
     origin,
@@ -202,6 +201,7 @@ function reportingClient(
         },
     reported(totals, milliseconds) {
       for (const [outcome, tally] of requests) tally.inc(totals[outcome]);
+      for (const tally of last.received) tally.inc();
       const { success, error: errors } = totals;
       // Of what a first report is about nobody knows since when.
       if (traffic.intervalMs !== undefined && milliseconds > 0)
@@ -228,12 +228,15 @@ function reportingClient(
       const candidates = reporting(upstreams);
       const named = candidates.filter(({ name }) => own.has(name));
       const chosen = found.size === 0 && named.length === 0 ? candidates.slice(0, 1) : named;
+      // Where no control plane takes reports, `rollout.traffic` asks for them.
+      const receiving = candidates.length > 0 ? chosen : upstreams.filter(({ name }) => own.has(name));
+      const received = receiving.map(({ name }) => core.metrics.count.loadReports('received', name));
       const given = client.derived(undefined);
       const targets = chosen.map(({ name, variants }) => ({
         upstream: name,
         parameters: sessionParameters(variants, parameters, given),
       }));
-      last = { config, own, targets };
+      last = { config, own, targets, received };
       return targets;
     },
     byNewRules() {

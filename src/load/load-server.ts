@@ -70,8 +70,8 @@ interface LoadServerOptions {
     closed(peer: Peer): void;
     /** A stream is refused, ends, or is read no further for a while. */
     rejected(refusal: Omit<Refusal, 'status'>, peer: Peer): void;
-    /** Counts reports of clients for this upstream, or those of the sums that were handed over. */
-    reports(direction: 'received' | 'sent', upstream: string): { inc(): void };
+    /** Counts the sums that were handed over to this upstream. */
+    sent(upstream: string): { inc(): void };
     /** So many clusters of a report were left out (limits.max_load_report_clusters, or what its peer holds). */
     left(count: number): void;
     /** What a control plane asked for is malformed. */
@@ -392,10 +392,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     const now = clock.monotonic();
     const of = this.client?.of;
     if (of !== undefined) this.#server.view.add(of, this.peer.account, clusters);
-    if (!isFirst || totals.clusters > 0) {
-      for (const session of this.sessions) session.received.inc();
-      this.client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
-    }
+    if (!isFirst || totals.clusters > 0) this.client?.reported(totals, isFirst ? 0 : now - this.#reportedAt);
     this.#reportedAt = now;
     if (left > 0) events.left(left);
   }
@@ -428,7 +425,6 @@ const nothingAsked: Wanted = { clusters: new Set(), endpoints: false };
  */
 class SessionLoad {
   readonly target: LoadTarget;
-  readonly received: { inc(): void };
   readonly #sent: { inc(): void };
   readonly #sums = new LoadSums();
   readonly #reporters = new Map<ClientReports, Reporter>();
@@ -450,9 +446,7 @@ class SessionLoad {
     this.target = target;
     this.#server = server;
     this.#over = over;
-    const { events } = server.options;
-    this.received = events.reports('received', target.upstream);
-    this.#sent = events.reports('sent', target.upstream);
+    this.#sent = server.options.events.sent(target.upstream);
     this.reload();
   }
 

@@ -163,7 +163,7 @@ function setUp(
         closed++;
       },
       rejected: ({ reason }) => rejected.push(reason),
-      reports: () => ({ inc() {} }),
+      sent: () => ({ inc() {} }),
       left() {},
       malformed: (_, reason) => malformed.push(reason),
     },

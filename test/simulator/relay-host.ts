@@ -746,7 +746,7 @@ class Running {
         opened: () => undefined,
         closed: () => undefined,
         rejected: () => undefined,
-        reports: () => ({ inc: () => undefined }),
+        sent: () => ({ inc: () => undefined }),
         left: () => undefined,
         malformed: () => undefined,
       },
