@@ -310,7 +310,7 @@ function spread(clients: readonly ComparedClient[]): number {
   let chance = 0;
   const mean = requestRate(sumOf(clients.map(({ counted }) => counted)));
   for (const { counted, usual } of clients) {
-    const expected = (usual.requests > 0 ? requestRate(usual) : mean) * counted.seconds;
+    const expected = (isKnown({ usual }) ? requestRate(usual) : mean) * counted.seconds;
     if (expected === 0) continue;
     ratios.push(counted.requests / expected);
     chance += 1 / expected;

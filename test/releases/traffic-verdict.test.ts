@@ -169,6 +169,14 @@ describe('a change judged by traffic', () => {
     expect(state(relay(tally(20_000, 2000)), relay(tally(10_000, 100)))).to.equal('BAD');
   });
 
+  it('after a restart: what one report each says is not what is usual, and hides no drop', () => {
+    const others = Array.from({ length: 9 }, (_, index) =>
+      client(tally(3000, 0, 100), tally(40 * (index + 1))),
+    );
+    const found = compareTraffic({ canaries: [client(tally(0, 0, 150), tally(200))], others }, bounds, 1);
+    expect(found.state, found.reason).to.equal('BAD');
+  });
+
   it('clients that differ much among each other may differ from canaries as much', () => {
     const errors = [0, 900, 20, 400, 10, 700].map((count) => client(tally(1000, count)));
     expect(
