@@ -232,17 +232,25 @@ function isDrop(
 ): boolean {
   if (others.requests < minRequests) return false;
   let expected = requestRate(others) * canaries.seconds;
-  const differing = spread(clients.others.length === 0 ? clients.canaries : clients.others) * shares(clients);
+  const peers = clients.others.length === 0 ? clients.canaries : clients.others;
+  // The first report of a client may be of the time before it had anything to do.
+  const said = clients.canaries.filter(({ usual }) => usual.heard > 1);
+  const alike = spread(peers, 'counted');
+  const steady = said.length < clients.canaries.length ? alike : spread(peers, 'usual');
+  const differing = Math.min(alike, steady) * shares(clients);
+  const usually = burstsOfReports([...clients.canaries, ...clients.others]);
   // Relative to the expected number.
   const inOthers =
-    clients.others.length === 0 ? bursts(clients.canaries, 'usual') : bursts(clients.others, 'counted');
-  let variance = Math.max(differing, bursts(clients.canaries, 'counted') + inOthers);
-  if (usual !== undefined && usual.others.requests > 0) {
-    const fewer = requestRate(usual.canaries) / requestRate(usual.others);
-    if (fewer < 1) {
-      expected *= fewer;
-      variance += 1 / Math.max(1, usual.canaries.requests) + 1 / usual.others.requests;
-    }
+    clients.others.length === 0
+      ? bursts(clients.canaries, 'usual')
+      : bursts(clients.others, 'counted', usually);
+  let variance = Math.max(differing, bursts(clients.canaries, 'counted', usually) + inOthers);
+  const before = sumOf(said.map(({ usual }) => usual));
+  const otherwise = usual?.others ?? others;
+  const fewer = requestRate(before) / requestRate(otherwise);
+  if (before.seconds > 0 && fewer < 1) {
+    expected *= fewer;
+    variance += 1 / Math.max(1, before.requests) + 1 / otherwise.requests;
   }
   const missing = expected - canaries.requests;
   if (missing * 100 <= maxRequestDrop * expected) return false;
@@ -304,13 +312,13 @@ function correlation(tallies: readonly Tally[]): number {
 const independent = ({ requests, squares }: Tally, correlation: number): number =>
   requests / (1 + Math.max(0, squares / requests - 1) * correlation);
 
-/** How much clients differ in what they get of what they usually got, beyond chance: a relative variance. */
-function spread(clients: readonly ComparedClient[]): number {
+/** How much clients differ in what they get, or in what they get of what they usually got, beyond chance: a relative variance. */
+function spread(clients: readonly ComparedClient[], of: 'counted' | 'usual'): number {
   const ratios: number[] = [];
   let chance = 0;
   const mean = requestRate(sumOf(clients.map(({ counted }) => counted)));
   for (const { counted, usual } of clients) {
-    const expected = (isKnown({ usual }) ? requestRate(usual) : mean) * counted.seconds;
+    const expected = (of === 'usual' && usual.requests > 0 ? requestRate(usual) : mean) * counted.seconds;
     if (expected === 0) continue;
     ratios.push(counted.requests / expected);
     chance += 1 / expected;
@@ -322,20 +330,41 @@ function spread(clients: readonly ComparedClient[]): number {
   return Math.max(0, squares / average ** 2 - chance / ratios.length);
 }
 
-/** How much the requests of these clients come in bursts, beyond chance: a relative variance of what was counted. */
-function bursts(clients: readonly ComparedClient[], of: 'counted' | 'usual'): number {
+/**
+ * How much the requests of these clients come in bursts, beyond chance: a relative variance of what was counted.
+ * `usually`: the same of one report. Who has said too little has such bursts.
+ */
+function bursts(clients: readonly ComparedClient[], of: 'counted' | 'usual', usually?: number): number {
   let variance = 0;
   let expected = 0;
   for (const client of clients) {
-    const { requests, reports, squares } = client.usual;
-    if (requests === 0) continue;
-    const mean = requests / reports;
+    if (client.usual.requests === 0) continue;
+    const { mean, more } = inReports(client.usual);
     expected += mean * client[of].reports;
-    // Few reports differ less from their mean than from what is usual.
-    const differ = (squares / reports - mean ** 2) * (reports > 1 ? reports / (reports - 1) : 1);
-    variance += Math.max(0, differ - mean) * client[of].reports;
+    const own = usually === undefined || isKnown(client) ? more : usually * mean ** 2;
+    variance += own * client[of].reports;
   }
   return expected === 0 ? 0 : variance / expected ** 2;
+}
+
+/** How much the requests of one report differ, beyond chance: a relative variance. Undefined: too little is known of all. */
+function burstsOfReports(clients: readonly ComparedClient[]): number | undefined {
+  let variance = 0;
+  let squares = 0;
+  for (const { usual } of clients.filter(isKnown)) {
+    const { mean, more } = inReports(usual);
+    variance += more * usual.reports;
+    squares += mean ** 2 * usual.reports;
+  }
+  return squares === 0 ? undefined : variance / squares;
+}
+
+/** The requests of one report: their mean, and how much more than by chance they vary. */
+function inReports({ requests, reports, squares }: Tally): { readonly mean: number; readonly more: number } {
+  const mean = requests / reports;
+  // Few reports differ less from their mean than from what is usual.
+  const differ = (squares / reports - mean ** 2) * (reports > 1 ? reports / (reports - 1) : 1);
+  return { mean, more: Math.max(0, differ - mean) };
 }
 
 /** Averages of many clients differ less than clients do. */

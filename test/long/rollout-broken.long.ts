@@ -55,6 +55,7 @@ describe('changes that Envoy accepts and that break it, ten Envoys under constan
       await EnvoyFleet.start(setting, xds, { bootstrap: reporting, rate: 30, keepAlive: false }),
     );
     await reaches(relay, 'IDLE');
+    await haveSaidWhatIsUsual(relay);
     const canaries = canariesOf(1);
     const [canary] = [...fleet.envoys].filter(([id]) => canaries.has(id)).map(([, envoy]) => envoy);
     let found = 0;
@@ -77,6 +78,7 @@ describe('changes that Envoy accepts and that break it, ten Envoys under constan
             fleet.envoys.size,
           );
         }, longPatience);
+        await haveSaidWhatIsUsual(relay);
       }
       await set(site(setting));
       await eventually(async () => {
@@ -95,6 +97,13 @@ describe('changes that Envoy accepts and that break it, ten Envoys under constan
       });
     }
   });
+
+  /** In ten reports each (`rollout.traffic.interval` is a second). Otherwise no client is known to have any requests. */
+  const haveSaidWhatIsUsual = async (relay: RelayProcess): Promise<void> => {
+    const reports = (): Promise<number> => relay.metric('load_reports_total', 'direction="received"');
+    const before = await reports();
+    await eventually(async () => expect((await reports()) - before).to.be.at.least(100), longPatience);
+  };
 
   const startPlane = (): Promise<ControlPlane> =>
     ControlPlane.start(setting.controlPlaneBinary, { cache: 'snapshot' });

@@ -177,6 +177,22 @@ describe('a change judged by traffic', () => {
     expect(found.state, found.reason).to.equal('BAD');
   });
 
+  it('that a client began between its two reports is no burst', () => {
+    const begun = sumOf([reported(0, 0, 10), reported(300, 0, 10)]);
+    const others = Array.from({ length: 9 }, () => client(tally(3000, 0, 100), tally(3000, 0, 100)));
+    const found = compareTraffic({ canaries: [client(tally(0, 0, 150), begun)], others }, bounds, 1);
+    expect(found.state, found.reason).to.equal('BAD');
+  });
+
+  it('who has said too little may have such bursts as others have', () => {
+    const bursty = sumOf(
+      Array.from({ length: 20 }, (_, index) => reported(index % 10 === 0 ? 3000 : 0, 0, 10)),
+    );
+    const others = [client(bursty, bursty), client(bursty, bursty)];
+    const canaries = [client(tally(0, 0, 50), sumOf([reported(300, 0, 10), reported(300, 0, 10)]))];
+    expect(compareTraffic({ canaries, others }, bounds, 1).state).to.equal('UNKNOWN');
+  });
+
   it('clients that differ much among each other may differ from canaries as much', () => {
     const errors = [0, 900, 20, 400, 10, 700].map((count) => client(tally(1000, count)));
     expect(
@@ -202,6 +218,24 @@ describe('a change judged by traffic', () => {
         if (fleet.isFoundBad(0, 1)) alarms++;
       }
       expect(alarms).to.be.below(10);
+    });
+
+    it('nor are good changes whose first clients have just come, where clients have requests at any rate', () => {
+      const random = new Random(1);
+      const newcomer = () => {
+        const rate = 100 * Math.exp(random.normal());
+        const said = Array.from({ length: random.below(6) }, () => reported(random.poisson(rate), 0, 10));
+        return { rate, usual: sumOf(said), counted: sumOf([]), origin: itsOwn };
+      };
+      let alarms = 0;
+      for (let change = 0; change < 1000; change++) {
+        const clients = { canaries: [newcomer()], others: Array.from({ length: 9 }, newcomer) };
+        for (let report = 0; report < 10; report++)
+          for (const { counted, rate } of [...clients.canaries, ...clients.others])
+            addTo(counted, reported(random.poisson(rate), 0, 10), 1);
+        if (compareTraffic(clients, bounds, 1).state === 'BAD') alarms++;
+      }
+      expect(alarms).to.be.below(2);
     });
 
     it('a change after which 7 points more fail is found in 990 of 1,000', () => {
