@@ -163,6 +163,7 @@ function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
   for (const change of changes) {
     isDue = addChange(content, change) || isDue;
     content.addErrors(change.item, change.lastSent);
+    if (!content.input.allItems && change.lastSent === 'unknown') content.addErrorsOfOthers(change.item);
   }
   content.addErrorsOfDeferred();
   return isDue || content.errors.length > 0;
@@ -514,24 +515,21 @@ class ResponseContent {
   }
 
   /**
-   * In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name is
-   * absent for all of them, with that absence.
+   * A NOT_FOUND error is read as the absence for all parameter sets (protocol §5.10), and in delta is a removal (protocol §8).
+   * It waits until the name is unknown for none of them.
    */
   #maySend(error: StoredResourceError, item: Item): boolean {
-    if (!this.#waitsForAbsence(error)) return true;
-    return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
+    if (error.code !== Code.NOT_FOUND) return true;
+    if (isVariant(item.last.value)) return this.input.encoding.protocol === 'sotw';
+    return !this.#others.anyOther(item, 'unknown');
   }
 
   /** It was kept from the subscriber until now, when the absence of the item is new to it. */
   #isOwed(error: StoredResourceError, { last }: Item, lastSent: Value | undefined): boolean {
+    const { view, encoding } = this.input;
     if (last.value !== 'absent' || lastSent === 'absent') return false;
-    return (
-      this.#waitsForAbsence(error) || (isVariant(lastSent) && this.input.view.isKeptBeside(lastSent, error))
-    );
-  }
-
-  #waitsForAbsence({ code }: StoredResourceError): boolean {
-    return code === Code.NOT_FOUND && this.input.encoding.protocol === 'delta';
+    if (encoding.protocol === 'delta') return error.code === Code.NOT_FOUND;
+    return lastSent !== undefined && view.isKeptBeside(lastSent, error);
   }
 
   /** `bytes` are the response with this serial. */
