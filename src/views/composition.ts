@@ -61,6 +61,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     const { item, now, lastSent } = change;
     if (isVariant(now)) addVariant(content, change, now);
     else if (now === 'absent') addAbsence(content, change);
+    else if (isVariant(lastSent)) content.retain(item, lastSent);
     content.addErrors(item, lastSent);
   }
   addDeferred(content);
@@ -274,6 +275,8 @@ class ResponseContent {
   readonly #changed: ChangedVariant[] = [];
   /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
   readonly #newlyDeferred = new Set<string>();
+  /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
+  readonly #retained = new Set<string>();
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
@@ -394,8 +397,18 @@ class ResponseContent {
     this.#postponed.push(() => {
       // By another parameter set, its name or an alias.
       if (this.#others.anyShows(item, before, exactly)) return;
-      this.#write(nameOf(item, before), constrained ? before.constraints : undefined);
+      const name = nameOf(item, before);
+      if (item.locator && this.#retained.has(constrainedKey(before.constraints, name))) return;
+      this.#write(name, constrained ? before.constraints : undefined);
     });
+  }
+
+  /**
+   * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
+   * something else now: a removal does not say for which it is.
+   */
+  retain(item: Item, variant: Variant): void {
+    this.#retained.add(constrainedKey(variant.constraints, nameOf(item, variant)));
   }
 
   /**
