@@ -61,6 +61,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     const { item, now, lastSent } = change;
     if (isVariant(now)) addVariant(content, change, now);
     else if (now === 'absent') addAbsence(content, change);
+    else if (isVariant(lastSent)) content.retain(item, lastSent);
     content.addErrors(item, lastSent);
   }
   addDeferred(content);
@@ -163,6 +164,7 @@ function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
   for (const change of changes) {
     isDue = addChange(content, change) || isDue;
     content.addErrors(change.item, change.lastSent);
+    if (!content.input.allItems && change.lastSent === 'unknown') content.addErrorsOfOthers(change.item);
   }
   content.addErrorsOfDeferred();
   return isDue || content.errors.length > 0;
@@ -273,6 +275,8 @@ class ResponseContent {
   readonly #changed: ChangedVariant[] = [];
   /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
   readonly #newlyDeferred = new Set<string>();
+  /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
+  readonly #retained = new Set<string>();
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
@@ -393,8 +397,18 @@ class ResponseContent {
     this.#postponed.push(() => {
       // By another parameter set, its name or an alias.
       if (this.#others.anyShows(item, before, exactly)) return;
-      this.#write(nameOf(item, before), constrained ? before.constraints : undefined);
+      const name = nameOf(item, before);
+      if (item.locator && this.#retained.has(constrainedKey(before.constraints, name))) return;
+      this.#write(name, constrained ? before.constraints : undefined);
     });
+  }
+
+  /**
+   * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
+   * something else now: a removal does not say for which it is.
+   */
+  retain(item: Item, variant: Variant): void {
+    this.#retained.add(constrainedKey(variant.constraints, nameOf(item, variant)));
   }
 
   /**
@@ -514,24 +528,21 @@ class ResponseContent {
   }
 
   /**
-   * In delta a NOT_FOUND error removes the name for all parameter sets (protocol §8). It is sent only if the name is
-   * absent for all of them, with that absence.
+   * A NOT_FOUND error is read as the absence for all parameter sets (protocol §5.10), and in delta is a removal (protocol §8).
+   * It waits until the name is unknown for none of them.
    */
   #maySend(error: StoredResourceError, item: Item): boolean {
-    if (!this.#waitsForAbsence(error)) return true;
-    return item.last.value === 'absent' && !this.#others.anyOther(item, 'unknown');
+    if (error.code !== Code.NOT_FOUND) return true;
+    if (isVariant(item.last.value)) return this.input.encoding.protocol === 'sotw';
+    return !this.#others.anyOther(item, 'unknown');
   }
 
   /** It was kept from the subscriber until now, when the absence of the item is new to it. */
   #isOwed(error: StoredResourceError, { last }: Item, lastSent: Value | undefined): boolean {
+    const { view, encoding } = this.input;
     if (last.value !== 'absent' || lastSent === 'absent') return false;
-    return (
-      this.#waitsForAbsence(error) || (isVariant(lastSent) && this.input.view.isKeptBeside(lastSent, error))
-    );
-  }
-
-  #waitsForAbsence({ code }: StoredResourceError): boolean {
-    return code === Code.NOT_FOUND && this.input.encoding.protocol === 'delta';
+    if (encoding.protocol === 'delta') return error.code === Code.NOT_FOUND;
+    return lastSent !== undefined && view.isKeptBeside(lastSent, error);
   }
 
   /** `bytes` are the response with this serial. */

@@ -561,7 +561,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Only this client has to be sent this: other cursors at its position get another response. */
   #needsOwnResponse(): boolean {
     return (
-      (this.#isDelta && this.#position?.overlay !== undefined) ||
+      ((this.#isDelta || this.#view.forms.length > 1) && this.#position?.overlay !== undefined) ||
       this.#claims !== undefined ||
       this.#owed !== undefined ||
       (this.#position !== undefined && this.#position.view !== this.#view)
@@ -596,7 +596,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #reconcile(defers: Defers): Move {
     const [view, base] = [this.#view, this.#position];
     const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
-    const isWithheld = this.#isDelta ? base?.withheld() : undefined;
+    const isWithheld = base?.withheld();
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred, this.#timersAt);
     const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;

@@ -218,7 +218,7 @@ export class Position {
     const { head: errorsSentUpTo } = view;
     // In one view absences are withheld from all alike.
     const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
-    if (isDelta && wasTold === true && view.forms.length > 1) {
+    if (wasTold === true && view.forms.length > 1) {
       const isWithheld = this.withheld();
       const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
       for (const { id } of view.items.values())

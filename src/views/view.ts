@@ -429,7 +429,7 @@ export class View {
   resourceErrors(item: Item): readonly StoredResourceError[] {
     const errors = this.#errorsFor(item);
     const { value } = item.last;
-    if (errors.length === 0 || !isVariant(value)) return errors;
+    if (errors.length === 0 || value === 'absent') return errors;
     return errors.filter((error) => !this.isKeptBeside(value, error));
   }
 
@@ -437,9 +437,10 @@ export class View {
    * Who has a resource is not told beside it that the name does not exist, but when it has gone (protocol §8.2). Where
    * absence does not delete, nothing else would tell a SotW client that upstream does not have this one any more.
    */
-  isKeptBeside(shown: Variant, { code, name, constraints }: StoredResourceError): boolean {
-    const isOfThis = name === shown.name && constraints.key === shown.constraints.key;
-    return code === Code.NOT_FOUND && (this.complete || !isOfThis);
+  isKeptBeside(shown: Variant | 'unknown', { code, name, constraints }: StoredResourceError): boolean {
+    if (code !== Code.NOT_FOUND) return false;
+    const isOfThis = isVariant(shown) && name === shown.name && constraints.key === shown.constraints.key;
+    return this.complete || !isOfThis;
   }
 
   /**

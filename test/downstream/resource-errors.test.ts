@@ -1,11 +1,12 @@
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../src/gen/envoy/config/core/v3/base_pb.ts';
+import type { DeltaDiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
-import { type ResourceError, WILDCARD } from '../../src/model/transaction.ts';
+import { type Interest, type ResourceError, WILDCARD } from '../../src/model/transaction.ts';
 import { encodeStatus } from '../../src/wire/responses.ts';
 import {
   DeltaClient,
@@ -18,7 +19,7 @@ import {
   type,
   UpstreamStream,
 } from '../support/in-memory-relay.ts';
-import { compiled, is, locator, told } from '../support/variants.ts';
+import { compiled, is, locator, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
 
@@ -310,81 +311,133 @@ describe('resource_errors (§8)', () => {
     });
   }
 
-  describe('NOT_FOUND over delta', () => {
-    const missing = (constraints = UNCONSTRAINED): ResourceError => ({
-      ...fault('x', 5, 'gone'),
-      constraints,
-    });
-    /** Only what asks with this parameter is answered. */
-    const says = (relay: InMemoryRelay, env: string, part: object): void => {
-      const resolved = [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes(env));
-      relay.says({ type: eds, holder: namedHolder, ...part, resolved });
-    };
-    const heard = (client: DeltaClient): string[] =>
-      client
-        .received()
-        .flatMap((response) => [
-          ...told(response),
-          ...response.resourceErrors.map(
+  for (const protocol of ['sotw', 'delta'] as const) {
+    describe(`NOT_FOUND where parameters decide (${protocol})`, () => {
+      const missing = (constraints = UNCONSTRAINED): ResourceError => ({
+        ...fault('x', 5, 'gone'),
+        constraints,
+      });
+      const asking = (relay: InMemoryRelay, env: string): Interest[] =>
+        [...relay.upstream.interests].filter(({ parameters }) => parameters.key.includes(env));
+      /** Only what asks with this parameter is answered. */
+      const says = (relay: InMemoryRelay, env: string, part: object): void =>
+        relay.says({ type: eds, holder: namedHolder, ...part, resolved: asking(relay, env) });
+      const heard = (client: SotwClient | DeltaClient): string[] => {
+        const shown =
+          client instanceof DeltaClient
+            ? client.received().map(both(told))
+            : client.received().map(both(wrapped));
+        return shown.flat();
+      };
+      const both =
+        <Response extends Pick<DeltaDiscoveryResponse, 'nonce' | 'resourceErrors'>>(
+          read: (response: Response) => string[],
+        ) =>
+        (response: Response): string[] => {
+          responseNonce = response.nonce;
+          const said = response.resourceErrors.map(
             ({ resourceName: of, errorDetail }) => `!${of?.name} ${errorDetail?.code}`,
-          ),
-        ]);
-    const [prod, test] = [compiled(is('env', 'prod')), compiled(is('env', 'test'))];
+          );
+          return [...read(response), ...said];
+        };
+      let responseNonce = '';
+      /** SotW says it by the error alone. */
+      const absent = protocol === 'delta' ? ['-x {}'] : [];
+      const [prod, test] = [compiled(is('env', 'prod')), compiled(is('env', 'test'))];
 
-    function locating(): { relay: InMemoryRelay; client: DeltaClient } {
-      const relay = new InMemoryRelay();
-      const client = relay.delta();
-      const locators = ['prod', 'test'].map((env) => locator('x', { env }));
-      client.send('eds', { resourceLocatorsSubscribe: locators });
-      return { relay, client };
-    }
+      function ask(client: SotwClient | DeltaClient, ...envs: readonly string[]): void {
+        const locators = envs.map((env) => locator('x', { env }));
+        if (client instanceof DeltaClient) client.send('eds', { resourceLocatorsSubscribe: locators });
+        else client.send('eds', { resourceLocators: locators, responseNonce });
+      }
 
-    for (const [other, part, more] of [
-      ['shown', { puts: [put(eds, 'x', '1', { constraints: test })] }, ['+x {env == "test"} 1']],
-      ['absent', {}, []],
-      ['absent by an error as well', { resourceErrors: [missing(test)] }, ['!x 5']],
-    ] as const) {
-      it(`§5.10 is withheld with the absence, and told with it: the other one is ${other}`, () => {
+      function leave(client: SotwClient | DeltaClient): void {
+        if (client instanceof DeltaClient)
+          client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'test' })] });
+        else ask(client, 'prod');
+      }
+
+      function locating(): { relay: InMemoryRelay; client: SotwClient | DeltaClient } {
+        const relay = new InMemoryRelay();
+        const client = relay[protocol]();
+        ask(client, 'prod', 'test');
+        return { relay, client };
+      }
+
+      for (const [other, part, more] of [
+        ['shown', { puts: [put(eds, 'x', '1', { constraints: test })] }, ['+x {env == "test"} 1']],
+        ['absent', {}, []],
+        ['absent by an error as well', { resourceErrors: [missing(test)] }, ['!x 5']],
+      ] as const) {
+        it(`§5.10 is withheld with the absence, and told with it: the other one is ${other}`, () => {
+          const { relay, client } = locating();
+          says(relay, 'prod', { resourceErrors: [missing(prod)] });
+          expect(heard(client)).to.deep.equal([]);
+          says(relay, 'test', part);
+          expect(heard(client).toSorted()).to.deep.equal(['!x 5', ...more, ...absent].toSorted());
+          says(relay, 'test', { puts: [put(eds, 'x', '2', { constraints: test })] });
+          expect(heard(client)).to.deep.equal(['+x {env == "test"} 2']);
+        });
+      }
+
+      it('§5.10 is told once the other one is unsubscribed', () => {
         const { relay, client } = locating();
         says(relay, 'prod', { resourceErrors: [missing(prod)] });
-        expect(heard(client)).to.deep.equal([]);
-        says(relay, 'test', part);
-        expect(heard(client).toSorted()).to.deep.equal(['!x 5', ...more, '-x {}'].toSorted());
-        says(relay, 'test', { puts: [put(eds, 'x', '2', { constraints: test })] });
-        expect(heard(client)).to.deep.equal(['+x {env == "test"} 2']);
+        leave(client);
+        expect(heard(client)).to.deep.equal([...absent, '!x 5']);
       });
-    }
 
-    it('§5.10 is told once the other one is unsubscribed', () => {
-      const { relay, client } = locating();
-      says(relay, 'prod', { resourceErrors: [missing(prod)] });
-      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'test' })] });
-      expect(heard(client)).to.deep.equal(['-x {}', '!x 5']);
-    });
+      it('§5.10 is not told again when another one is added', () => {
+        const { relay, client } = locating();
+        leave(client);
+        says(relay, 'prod', { resourceErrors: [missing(prod)] });
+        expect(heard(client)).to.deep.equal([...absent, '!x 5']);
+        ask(client, 'prod', 'test');
+        says(relay, 'test', { puts: [put(eds, 'x', '1', { constraints: test })] });
+        expect(heard(client)).to.deep.equal(['+x {env == "test"} 1']);
+      });
 
-    it('§5.10 is not told again when another one is added', () => {
-      const { relay, client } = locating();
-      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'test' })] });
-      says(relay, 'prod', { resourceErrors: [missing(prod)] });
-      expect(heard(client)).to.deep.equal(['-x {}', '!x 5']);
-      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'test' })] });
-      says(relay, 'test', { puts: [put(eds, 'x', '1', { constraints: test })] });
-      expect(heard(client)).to.deep.equal(['+x {env == "test"} 1']);
-    });
+      it('one error for all parameter sets is told once', () => {
+        const { relay, client } = locating();
+        relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });
+        expect(heard(client)).to.deep.equal([...absent, '!x 5']);
+      });
 
-    it('is not told again when the name is subscribed again', () => {
-      const { relay, client } = locating();
-      relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });
-      client.received();
-      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'test' })] });
-      expect(heard(client)).to.deep.equal(['-x {}']);
+      it('§8.2 is told to nobody who waits for another answer, and to each with its own', () => {
+        const relay = new InMemoryRelay();
+        const [first, second] = ['prod', 'test'].map((env) => {
+          const client = relay[protocol]();
+          ask(client, env);
+          return client;
+        });
+        if (first === undefined || second === undefined) throw new Error('two clients');
+        const unanswered = asking(relay, 'test');
+        says(relay, 'prod', { resourceErrors: [missing()], unanswered });
+        expect([heard(first), heard(second)]).to.deep.equal([[...absent, '!x 5'], []]);
+        const late = relay[protocol]();
+        ask(late, 'test');
+        expect(heard(late)).to.deep.equal([]);
+        says(relay, 'test', { resourceErrors: [missing()] });
+        expect([heard(first), heard(second), heard(late)]).to.deep.equal([
+          [],
+          [...absent, '!x 5'],
+          [...absent, '!x 5'],
+        ]);
+      });
     });
+  }
 
-    it('one error for all parameter sets is told once', () => {
-      const { relay, client } = locating();
-      relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });
-      expect(heard(client)).to.deep.equal(['-x {}', '!x 5']);
-    });
+  it('NOT_FOUND over delta is not told again when the name is subscribed again', () => {
+    const relay = new InMemoryRelay();
+    const client = relay.delta();
+    const locators = ['prod', 'test'].map((env) => locator('x', { env }));
+    client.send('eds', { resourceLocatorsSubscribe: locators });
+    fails(relay, fault('x', 5));
+    client.received();
+    client.send('eds', { resourceLocatorsSubscribe: locators.slice(1) });
+    expect(client.received().map((one) => [told(one), one.resourceErrors.length])).to.deep.equal([
+      [['-x {}'], 0],
+    ]);
   });
 
   for (const protocol of ['sotw', 'delta'] as const) {

@@ -261,6 +261,59 @@ describe('variants (protocol §5, TP2)', () => {
       client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })] });
       expect(client.received().flatMap(told)).to.deep.equal(['-x {}']);
     });
+    describe('§3.9 a variant goes that another set of the name has got too, and waits for its own answer', () => {
+      const start = () => {
+        const relay = new InMemoryRelay();
+        const client = locating(relay, ['x', { env: 'prod' }]);
+        says(relay, [variant('x', 'u', UNCONSTRAINED)]);
+        client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'test' })] });
+        expect(client.received().flatMap(told)).to.deep.equal(['+x {} u', '+x {} u']);
+        const waiting = [...relay.upstream.interests].filter(({ parameters }) =>
+          parameters.key.includes('test'),
+        );
+        const moves = (puts: readonly Put[]): void =>
+          relay.says({
+            type: eds,
+            holder: namedHolder,
+            puts,
+            removals: [removal('x', UNCONSTRAINED)],
+            resolved: [],
+            unanswered: waiting,
+          });
+        const answers = (puts: readonly Put[]): void =>
+          relay.says({ type: eds, holder: namedHolder, puts, resolved: waiting });
+        const heard = (): string[] => client.received().flatMap(told);
+        return { client, moves, answers, heard };
+      };
+
+      for (const [how, puts] of [
+        ['replaced', [xProd]],
+        ['deleted', []],
+      ] as const) {
+        it(`${how}: it stays until that comes, and goes then`, () => {
+          const { moves, answers, heard } = start();
+          moves(puts);
+          expect(heard()).to.deep.equal(puts.map(() => '+x {env == "prod"} p'));
+          answers([variant('x', 't', test)]);
+          expect(heard()).to.deep.equal(['+x {env == "test"} t', '-x {}']);
+        });
+        it(`${how}: it goes with the answer that there is nothing`, () => {
+          const { moves, answers, heard } = start();
+          moves(puts);
+          heard();
+          answers([]);
+          expect(heard()).to.deep.equal(['-x {}']);
+        });
+        it(`${how}: it goes when the other set is unsubscribed`, () => {
+          const { client, moves, heard } = start();
+          moves(puts);
+          heard();
+          client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'test' })] });
+          expect(heard()).to.deep.equal(['-x {}']);
+        });
+      }
+    });
+
     it('§5.10 so does a miss that is told because its locator was unsubscribed under a wildcard', () => {
       const relay = new InMemoryRelay();
       const client = relay.delta();

@@ -1,4 +1,5 @@
 import type { ResourceName } from '../../model/brand.ts';
+import type { Constraints } from '../../model/constraints.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
@@ -17,7 +18,7 @@ import type { Locator } from '../../wire/requests.ts';
 import type { ByteRanges, IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
-import { isCompleteFor, lastRequestSeen, sotwAnswers } from './answer-attribution.ts';
+import { isCompleteFor, lastRequestSeen, ofOldestRequest, sotwAnswers } from './answer-attribution.ts';
 import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
 import { SubscribedType } from './subscribed-type.ts';
@@ -367,14 +368,26 @@ export class SotwType extends SubscribedType {
     for (const { name, constraints, code } of resourceErrors) {
       if (code !== Code.NOT_FOUND) namesWithErrors.add(name);
       if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) continue;
-      for (const subscription of this.subscriptions.matching(name, [], constraints)) {
-        // The error does not say for which parameters. It counts for all locators of this name that were in the first
-        // request.
-        if (subscription.kind === 'name' && (subscription.anyResponseAnswers || !subscription.isLocator))
-          this.resolve(subscription);
-      }
+      for (const one of this.#saidMissing(name, constraints)) this.resolve(one);
     }
     return namesWithErrors;
+  }
+
+  /**
+   * NOT_FOUND does not say for which parameters. It counts for all locators of this name that were in the first request. Where
+   * silence says nothing, a later one that waits takes it for its answer, in the order of requests. A relay above may have
+   * meant more of them.
+   */
+  #saidMissing(name: ResourceName, constraints: Constraints): readonly UpstreamSubscription[] {
+    const { subscriptions, type } = this;
+    const named = subscriptions.naming(name, constraints).filter(({ kind }) => kind === 'name');
+    const first = named.filter((one) => one.anyResponseAnswers || !one.isLocator);
+    if (this.#isFull || this.isLeaving(name)) return first;
+    const meant = [...first, ...ofOldestRequest(named, noneAnswered)];
+    const waits = (one: UpstreamSubscription): boolean =>
+      one.requestNumber > 0 && !one.resolvedOnThisStream && !meant.includes(one) && subscriptions.has(one);
+    this.renewIfDoubtful(`missing ${name} ${type}`, () => named.some(waits));
+    return meant;
   }
 
   /** A full state without it says that it is absent, if any response answers it. */
@@ -455,6 +468,8 @@ export class SotwType extends SubscribedType {
     return !matching.some((one) => this.acked.isGone(known, one));
   }
 }
+
+const noneAnswered: ReadonlySet<UpstreamSubscription> = new Set();
 
 type PresentOf = (name: ResourceName) => readonly AckedVariant[];
 
