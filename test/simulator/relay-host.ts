@@ -208,9 +208,14 @@ export class RelayHost implements Host {
     return this.plan.gate === true && nodeId.startsWith('c') && odd === (this.#gate.canaries === 'odd');
   }
 
-  /** Grows with everything that is done to the gate. */
+  /** Grows with everything that is done to the gate, here or above: what is taken back there comes here, too. */
   get turns(): number {
-    return this.#gate.turn + (this.#history?.turn ?? 0);
+    let all = this.#gate.turn + (this.#history?.turn ?? 0);
+    for (const id of this.plan.endpoints) {
+      const host = this.#options.hosts.get(id);
+      if (host instanceof RelayHost) all += host.turns;
+    }
+    return all;
   }
 
   turnGate(does: 'open' | 'close' | GateTurn): void {
