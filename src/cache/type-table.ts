@@ -608,8 +608,9 @@ export class TypeTable {
     const live = this.resources.get(name);
     const held = this.#held.get(name);
     if (held === undefined) return true;
-    if (!this.#isEqual(held.released, live)) return false;
-    if (held.canary !== undefined && !this.#isEqual(held.canary, live)) return false;
+    const last = new Map(this.saidLast(name));
+    if (!this.#isEqual(held.released, live, last)) return false;
+    if (held.canary !== undefined && !this.#isEqual(held.canary, live, last)) return false;
     // Equal content is no change: the variants that clients have stay, with their versions.
     if (live !== undefined && !held.released.empty) this.#takeBack(live, held.released);
     this.stopHolding(name);
@@ -642,10 +643,13 @@ export class TypeTable {
     );
   }
 
-  /** What was dropped because nobody subscribes to it any more is no difference. */
-  #isEqual(column: CachedResource, live: CachedResource | undefined): boolean {
-    const isDropped = ({ constraints, variant }: CacheEntry): boolean =>
-      live?.variants.get(constraints.key) === undefined && !this.interests.anySees(variant);
+  /** What was dropped because nobody subscribes to it any more is no difference, but for what was kept back until then. */
+  #isEqual(column: CachedResource, live: CachedResource | undefined, last: VariantsOf): boolean {
+    const isDropped = ({ constraints: { key }, variant }: CacheEntry): boolean => {
+      if (live?.variants.get(key) !== undefined || this.interests.anySees(variant)) return false;
+      const said = last.get(key)?.variant;
+      return said === undefined || sameVariantContent(said, variant);
+    };
     if (!this.isSeenAlike(variantsOf(column, isDropped), variantsOf(live))) return false;
     return live === undefined || column.hasBindingsOf(live);
   }

@@ -98,7 +98,12 @@ function withDeferred(
 ): Change {
   const kept = isVariant(change.now) ? deferred.get(change.item.id) : undefined;
   if (kept === undefined || hasExpired(kept.variant, timersAt)) return change;
-  return { ...change, lastSent: kept.variant, resend: change.resend || kept.mayBeDropped === true };
+  const { variant, mayBeDropped = false } = kept;
+  const resend = change.resend || mayBeDropped;
+  // Of what it has from an earlier stream it has said no more than its version.
+  if (variant.payload === undefined)
+    return { ...change, lastSent: undefined, clientVersion: variant.deltaVersion, resend };
+  return { ...change, lastSent: variant, resend };
 }
 
 /** With these, of a response that was rejected whole: the client has what it had before. */

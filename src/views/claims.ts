@@ -101,7 +101,7 @@ export class Claims {
     const isCovered = view.collectionsResolved && left.size === 0;
     const rest = isCovered ? undefined : new Claims(left);
     const all = gone
-      .map((name) => goneWhileAway(view, name))
+      .map((name) => goneWhileAway(view, name, this.#versions.get(name)))
       .filter(({ item }) => !isVariant(lastSent(item.id)) && !shownOtherwise(item, view));
     if (all.length <= mostGone) return { kept: all, named: none, left: rest };
     const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
@@ -116,7 +116,7 @@ export function bytesOfEarlier(
 ): number {
   let bytes = claims?.bytes ?? 0;
   for (const { variant } of deferred?.values() ?? none)
-    if (variant.payload === undefined) bytes += bytesPerGone;
+    if (variant.payload === undefined) bytes += bytesPerGone + variant.deltaVersion.length;
   return bytes;
 }
 
@@ -134,8 +134,12 @@ function collects({ type, selection }: View, name: string): boolean {
   return canonical.ok && selection.collectionsOver(canonical.value).length > 0;
 }
 
-/** A resource that a client has from an earlier stream and that is gone. Its body is not known. */
-function goneWhileAway({ type, head, items }: View, spelling: string): RetainedResource {
+/** A resource that a client has from an earlier stream and that is gone. Its body is not known, and its version maybe. */
+function goneWhileAway(
+  { type, head, items }: View,
+  spelling: string,
+  deltaVersion = noVersion,
+): RetainedResource {
   const id = itemId(false, NO_PARAMETERS, spelling);
   const canonical = canonicalName(spelling, type);
   const name = canonical.ok ? canonical.value : resourceName(spelling);
@@ -148,5 +152,5 @@ function goneWhileAway({ type, head, items }: View, spelling: string): RetainedR
     named: false,
     last: { revision: head, value: 'absent', older: undefined },
   };
-  return { item, variant: withoutBody(type, name) };
+  return { item, variant: { ...withoutBody(type, name), deltaVersion } };
 }

@@ -145,28 +145,32 @@ export function composeSotw(
   const { view, encoding } = input;
   const content = new ResponseContent(input);
   const isDue = collect(content, changes);
-  const { deferredRemovals } = content;
+  const { deferredRemovals, untold } = content;
   if (!isDue) return { response: undefined, deferredRemovals };
   const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
-  if (!isShareable) return { response: encode(content, undefined), deferredRemovals };
+  if (!isShareable) return { response: encode(content, undefined), deferredRemovals, untold };
   // The complete state is the same for every subscriber. Only the record of what was new differs.
   const shown = encoding.unknownNames ? view : view.shown;
   const whole = shown.shared.whole(encoding, lastSerial);
-  if (whole !== undefined) return { response: content.reuse(whole), deferredRemovals: undefined };
+  if (whole !== undefined) return { response: content.reuse(whole), deferredRemovals, untold };
   const response = encode(content, plainState(shown, encoding));
   if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
-  return { response, deferredRemovals: undefined };
+  return { response, deferredRemovals, untold };
 }
 
 /** True: the client must get a response. */
 function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
-  let isDue = deferAgain(content) || content.input.firstResponseDue;
+  let removes = deferAgain(content);
+  let isDue = removes || content.input.firstResponseDue;
   for (const change of changes) {
-    isDue = addChange(content, change) || isDue;
+    const isNews = addChange(content, change);
+    isDue ||= isNews;
+    removes ||= isNews && isVariant(change.lastSent) && change.now === 'absent';
     content.addErrors(change.item, change.lastSent);
     if (!content.input.allItems && change.lastSent === 'unknown') content.addErrorsOfOthers(change.item);
   }
   content.addErrorsOfDeferred();
+  if (removes) content.withholdErrors();
   return isDue || content.errors.length > 0;
 }
 
@@ -280,6 +284,10 @@ class ResponseContent {
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
+  /** SotW: items whose errors are for the next response. */
+  untold: ReadonlySet<string> | undefined;
+  /** Its errors with which a full state removes nothing (protocol §8.2), by item. */
+  readonly #keeping = new Map<OutgoingError, string>();
   /** The errors of locators in it, by `constrainedKey`. */
   readonly #errors = new Set<string>();
   /** Spellings of locators whose errors are in it for all parameter sets. */
@@ -497,6 +505,14 @@ class ResponseContent {
     this.#addNewErrors(item, lastSent);
   }
 
+  /** Who takes an error for what keeps a resource would not remove what this full state lacks (protocol §8.2). */
+  withholdErrors(): void {
+    if (this.#keeping.size === 0) return;
+    this.untold = new Set(this.#keeping.values());
+    const told = this.errors.filter((error) => !this.#keeping.has(error));
+    this.errors.splice(0, this.errors.length, ...told);
+  }
+
   /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
   addErrorsOfDeferred(): void {
     const { deferredRemovals, view } = this.input;
@@ -523,7 +539,11 @@ class ResponseContent {
       if (item.locator) this.#errors.add(key);
       const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
       const { status } = error;
-      this.errors.push(...view.spellingsOf(item).map((name) => ({ name, constraints, status })));
+      for (const name of view.spellingsOf(item)) {
+        const told = { name, constraints, status };
+        this.errors.push(told);
+        if (error.code !== Code.NOT_FOUND && !isVariant(item.last.value)) this.#keeping.set(told, item.id);
+      }
     }
   }
 

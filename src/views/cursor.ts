@@ -500,11 +500,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
-      this.#advance(undefined);
+      this.#advance(undefined, undefined);
       return undefined;
     }
     const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
-    const { response, deferredRemovals } = move ?? this.#shared(defers);
+    const { response, deferredRemovals, untold } = move ?? this.#shared(defers);
     if (deferredRemovals !== undefined && (response?.bytes.length ?? 0) > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     if (response === undefined && this.#awaitsFirstAnswer()) {
@@ -517,7 +517,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     this.#deferred = deferredRemovals;
     const news = response && this.responses.asNews(response);
-    this.#advance(move);
+    this.#advance(move, untold);
     return news;
   }
 
@@ -529,19 +529,19 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return showsAll(this.#view, version);
   }
 
-  #advance(move: Move | undefined): void {
+  #advance(move: Move | undefined, untold: ResendItems | undefined): void {
     const view = this.#view;
     const old = this.#position?.view;
     const overlay = move === undefined ? this.#overlay() : move.overlay;
     this.#claims = move?.claims;
     this.#owed = move?.owed;
     this.#earlier = undefined;
-    if (this.#position?.view === view) this.#coalesced += this.#position.advance(overlay);
-    else this.#position = new Position(view, view.head, overlay);
-    this.#resend = undefined;
+    if (this.#position?.view === view) this.#coalesced += this.#position.advance(overlay, untold);
+    else this.#position = new Position(view, view.head, overlay, untold);
+    this.#resend = untold;
     this.#resendsAlone = false;
     if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
-    this.#markBehind(this.#deferred !== undefined);
+    this.#markBehind(this.#deferred !== undefined || untold !== undefined);
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.release(this);
@@ -585,8 +585,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known)) return known;
     const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#timersAt);
-    const isDeferred = ({ item }: RetainedResource): boolean => deferred.has(item.id);
-    const composed = this.#pool.timed(() => this.#compose(this.#input(isDeferred), changes));
+    const input = this.#input(({ item }) => deferred.has(item.id));
+    const composed = this.#pool.timed(() => this.#compose(input, changes));
     if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
       view.shared.add(step, composed);
     return composed;

@@ -15,6 +15,7 @@ import {
   type SelectionEntry,
   withIds,
 } from '../model/selection.ts';
+import type { ResendItems } from '../model/subscription.ts';
 import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
@@ -69,21 +70,25 @@ export class Position {
   /** How many visible changes the view had had then. */
   #generation: number;
   overlay: Overlay | undefined;
+  /** Items whose errors the last response has left to the next one. */
+  #untold: ResendItems | undefined;
 
-  constructor(view: View, revision: number, overlay: Overlay | undefined) {
+  constructor(view: View, revision: number, overlay: Overlay | undefined, untold?: ResendItems) {
     this.view = view;
     this.revision = revision;
     this.#generation = view.generation;
     this.overlay = overlay;
+    this.#untold = untold;
   }
 
   /** To the head of its view. Returns how many visible changes were passed over. */
-  advance(overlay: Overlay | undefined): number {
+  advance(overlay: Overlay | undefined, untold?: ResendItems): number {
     const { view } = this;
     const passedOver = view.generation - this.#generation - 1;
     this.revision = view.head;
     this.#generation = view.generation;
     this.overlay = overlay;
+    this.#untold = untold;
     return Math.max(0, passedOver);
   }
 
@@ -97,6 +102,7 @@ export class Position {
 
   /** The revision of a view up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
   errorsSentUpTo(view: View, item: Item): number {
+    if (this.#untold?.has(item.id) === true) return -1;
     const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
     if (this.view === view) return sent;
     const errors = view.resourceErrors(item);

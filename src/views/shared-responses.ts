@@ -34,6 +34,8 @@ export interface Composed {
    * Order).
    */
   readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  /** Items whose errors the next response has. */
+  readonly untold?: ResendItems | undefined;
 }
 
 /**

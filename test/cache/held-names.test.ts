@@ -687,6 +687,20 @@ describe('held names', () => {
       setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
       expect(setting.changes.slice(length)).to.deep.equal([]);
     });
+    it('what was discarded stays so while they are away, though who comes before has what upstream says', () => {
+      const setting = new Setting();
+      const interests = [inTest, inProd].map((parameters) => setting.want('a', parameters));
+      const ofTest = cluster('a', '1', { constraints: test });
+      setting.apply({ puts: [ofTest, cluster('a', '1', { constraints: prod })] });
+      setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+      setting.gate.discard();
+      for (const interest of interests) setting.store.removeInterest(interest);
+      setting.want('a', inTest);
+      setting.apply({ puts: [ofTest] });
+      setting.want('a', inProd);
+      setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+      expect([setting.both('a', inProd), setting.pending()]).to.deep.equal(['1 | 1', 'a discarded']);
+    });
     it('in a freeze all stays as it was for who comes back', () => {
       const setting = waiting();
       setting.gate.freeze();

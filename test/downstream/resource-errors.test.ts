@@ -235,6 +235,28 @@ describe('resource_errors (§8)', () => {
     expect(response.resourceErrors).to.have.length(1);
   });
 
+  it('§8 does not hide from a slow client that a resource is gone: it comes after the full state that lacks that', () => {
+    const relay = new InMemoryRelay();
+    const cds = type('cds');
+    const client = relay.sotw();
+    client.send('cds', { resourceNames: ['a', 'b'] });
+    relay.says({ type: cds, puts: [put(cds, 'a', '1'), put(cds, 'b', '1')] });
+    client.one();
+    client.blocked = true;
+    relay.says({ type: cds, puts: [put(cds, 'a', '2')] });
+    client.one();
+    relay.says({ type: cds, removals: [{ name: resourceName('b'), constraints: UNCONSTRAINED }] });
+    relay.says({ type: cds, holder: namedHolder, resourceErrors: [fault('b')], resolved: [] });
+    client.unblock();
+    const told = client
+      .received()
+      .map((response) => [resources(response), response.resourceErrors.length] as const);
+    expect(told).to.deep.equal([
+      [{ a: '2' }, 0],
+      [{ a: '2' }, 1],
+    ]);
+  });
+
   it('§8 a slow client is told the last one', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, ['a', 'b']);

@@ -27,7 +27,7 @@ import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { takeDiscarded } from '../support/discarded.ts';
 import { envAndVersion } from '../support/in-memory-relay.ts';
-import type { Parameters } from './constraints.ts';
+import { type Parameters, parameterSets } from './constraints.ts';
 import type { ControlPlane, Role } from './control-plane.ts';
 import type { Ledger } from './ledger.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
@@ -208,9 +208,14 @@ export class RelayHost implements Host {
     return this.plan.gate === true && nodeId.startsWith('c') && odd === (this.#gate.canaries === 'odd');
   }
 
-  /** Grows with everything that is done to the gate. */
+  /** Grows with everything that is done to the gate, here or above: what is taken back there comes here, too. */
   get turns(): number {
-    return this.#gate.turn + (this.#history?.turn ?? 0);
+    let all = this.#gate.turn + (this.#history?.turn ?? 0);
+    for (const id of this.plan.endpoints) {
+      const host = this.#options.hosts.get(id);
+      if (host instanceof RelayHost) all += host.turns;
+    }
+    return all;
   }
 
   turnGate(does: 'open' | 'close' | GateTurn): void {
@@ -636,9 +641,17 @@ class Running {
     });
     const isPlain =
       plan.endpoints.length === 1 && plan.endpoints.every((id) => !(hosts.get(id) instanceof RelayHost));
+    // Over SotW what comes for some clients replaces what matches others (protocol §5.5): they have the same again later.
+    const isUndecided = (kind: Kind, name: string): boolean =>
+      !catalog[kind].full &&
+      plan.protocol === 'SOTW' &&
+      plan.variants === 'NATIVE' &&
+      parameterSets.some((form) => world.matching(kind, name, form, world.revision).length > 1);
+    const { id } = plan;
+    const { relay } = this;
     this.rollout =
       history &&
-      new SimulatedRollout({ id: plan.id, clock, relay: this.relay, history, world, isPlain, tally, note });
+      new SimulatedRollout({ id, clock, relay, history, world, isPlain, isUndecided, tally, note });
     const random = new Random(seed, 'jitter', plan.id);
     const log = logTo((line) => note(() => `${plan.id}: ${line}`));
     const upstream = new AdsUpstream(

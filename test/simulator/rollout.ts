@@ -81,6 +81,8 @@ export class RolloutHistory {
   readonly shown = new Map<string, Set<string>>();
   /** By kind and name: the clients that have been sent what waits. */
   readonly sent = new Map<string, Map<string, Sent>>();
+  /** By kind and name: the nodes that have been sent anything of it. */
+  readonly told = new Map<string, Set<string>>();
   /** By kind and name: what was discarded, and upstream's revision then. */
   readonly discarded = new Map<
     string,
@@ -150,6 +152,8 @@ export interface SimulatedRolloutOptions {
   readonly world: World;
   /** What is above tells everything at once, and once. */
   readonly isPlain: boolean;
+  /** Which of several variants is meant nobody can say: what was discarded may seem to be taken back, and said anew. */
+  readonly isUndecided: (kind: Kind, name: string) => boolean;
   readonly tally: Tally;
   readonly note: Note;
 }
@@ -342,8 +346,9 @@ export class SimulatedRollout {
   /** A client is written what it was not sent before. Rules 8 and 9. */
   written(nodeId: string, parameters: Parameters, kind: Kind, { name, content }: ReceivedResource): void {
     if (!gated.includes(kind)) return;
-    const { history, id, world, isPlain, tally, clock } = this.#options;
+    const { history, id, world, isPlain, isUndecided, tally, clock } = this.#options;
     const key = idOf(kind, name);
+    setAt(history.told, key).add(nodeId);
     if (history.released.get(key)?.has(content) === true) return;
     if (this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content)) return;
     tally.count('sent to a canary of a rollout');
@@ -359,7 +364,8 @@ export class SimulatedRollout {
       history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
     }
     const gone = history.discarded.get(key);
-    if (isPlain && gone?.contents.has(content) === true && world.lastEdit(kind, [name]) <= gone.revision)
+    const isGone = gone?.contents.has(content) === true && world.lastEdit(kind, [name]) <= gone.revision;
+    if (isPlain && isGone && !isUndecided(kind, name))
       throw new Violation(9, `${nodeId} is sent ${kind} ${name} ${content}, which ${id} has discarded`);
     const own = this.#changeOf(kind, name);
     // Where earlier waves met nobody of the class, what comes joins the one that it has come to.
@@ -479,7 +485,7 @@ export class SimulatedRollout {
       isThere: (form: Parameters) => boolean,
     ) => string | undefined,
   ): void {
-    const { history, world, isPlain, id, tally } = this.#options;
+    const { history, world, isPlain, isUndecided, id, tally } = this.#options;
     // A client that rejects what was before keeps what it has.
     if (!isPlain || caused.has('reject') || history.released.values().some((all) => all.values().some(isBad)))
       return;
@@ -487,6 +493,7 @@ export class SimulatedRollout {
       const [kind, name] = key.split(' ');
       const own = gated.find((one) => one === kind);
       if (own === undefined || name === undefined || world.lastEdit(own, [name]) > revision) continue;
+      if (isUndecided(own, name)) continue;
       for (const content of contents) {
         if (history.released.get(key)?.has(content) === true) continue;
         tally.count('discarded, and looked for in quiet');
@@ -600,9 +607,18 @@ export class SimulatedRollout {
     const { history, clock } = this.#options;
     if (!requests) history.silentAt = clock.now();
     history.reports = history.reports.slice(-500);
-    const isUsual = !history.sent.values().some((nodes) => nodes.has(node));
+    const isUsual = !this.#hasHeld(node);
     const classKey = this.#classOf(node);
     history.reports.push({ node, classKey, stream, at: clock.now(), fails: errors > 0, isUsual });
+  }
+
+  /** It has, or is to have, what others have not: what is judged or frozen, whoever may have had the same before (ADR 161). */
+  #hasHeld(node: string): boolean {
+    const { history, relay } = this.#options;
+    if (this.#sideNow(node) !== 'canary') return false;
+    return relay.gate.pending.some(
+      ({ type, name, seen }) => seen && history.told.get(idOf(kindOf(type), name))?.has(node) === true,
+    );
   }
 
   /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
@@ -628,12 +644,11 @@ export class SimulatedRollout {
     const isInWaves = (node: string): boolean => this.#sideNow(node) === 'canary';
     const well = saying(false);
     const nodes = new Set(history.reports.map(({ node }) => node));
-    // What is usual for a client is forgotten with its class.
-    const before = (node: string) =>
-      history.reports.filter(
-        ({ node: own, classKey, at }) =>
-          own === node && classKey === this.#classOf(node) && at < (harmed.get(node)?.at ?? 0),
-      );
+    // What is usual for a client is forgotten with its class, also if it has come back to that.
+    const before = (node: string) => {
+      const all = history.reports.filter((one) => one.node === node && one.at < (harmed.get(node)?.at ?? 0));
+      return all.slice(all.findLastIndex(({ classKey }) => classKey !== this.#classOf(node)) + 1);
+    };
     const saidLater = new Set(history.reports.flatMap(({ stream, at }) => (at > since ? stream : [])));
     const bad = failing.find((node) => {
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
