@@ -11,6 +11,9 @@ export const DRAINING: GrpcStatus = {
 /** Of the time that streams have to end, this part. The rest is for the last trailers to arrive. */
 export const drainShare = 0.9;
 
+/** The rest is at least so long, in milliseconds: what is cut earlier has no status, and a client takes that for a fault. */
+export const leastForTrailersMs = 200;
+
 /** Milliseconds between two batches. */
 const step = 50;
 

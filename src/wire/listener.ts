@@ -7,6 +7,7 @@ import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { type Address, formatHostPort, parseAddress } from './address.ts';
 import { ClientConnections, type ListenerOptions, type ListenerTls } from './client-connections.ts';
+import { drainShare, leastForTrailersMs } from './drain.ts';
 import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, tcpKeepAlive } from './http2-settings.ts';
 import { errorCode, explainError, ignoreError, isDisconnect } from './node-error.ts';
@@ -161,7 +162,8 @@ export abstract class Listener {
       this.#server.close(resolve);
     });
     this.clients.beginDrain();
-    const deadline = this.clock.after(milliseconds, () => this.clients.destroyAll());
+    const last = Math.max(milliseconds, milliseconds * drainShare + leastForTrailersMs);
+    const deadline = this.clock.after(last, () => this.clients.destroyAll());
     await this.end(milliseconds);
     this.halfSent.stop();
     await closed;

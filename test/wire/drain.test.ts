@@ -106,6 +106,15 @@ describe('drain', () => {
     expect((await statusOf(openCall(late, '/a.B/C'))).code).to.equal(status.UNAVAILABLE);
   });
 
+  it('each stream hears why it ends, however short the time is', async () => {
+    for (const milliseconds of [0, 50]) {
+      const server = await serve({ accept: () => stubborn });
+      const statuses = (await calls(server.address, 20)).map(statusOf);
+      await server.drain(milliseconds);
+      for (const one of await Promise.all(statuses)) expect(one.details).to.match(/^draining/);
+    }
+  });
+
   it('what does not end, and what never spoke, is cut at the deadline', async () => {
     const streams: ServerStream[] = [];
     const accept = (stream: ServerStream): void => {
