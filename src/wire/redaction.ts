@@ -43,13 +43,44 @@ export function redactedJson(body: Uint8Array, pace: Pace, maxBytes: number): Pr
 
 function redacted(body: Uint8Array): Uint8Array {
   try {
-    return redactAny(body, asBuffer(body).includes(keyMarker));
+    const shown = redactAny(body, asBuffer(body).includes(keyMarker));
+    return shown instanceof Pieces ? shown.joined() : shown;
   } catch {
     return toBinary(AnySchema, notShown());
   }
 }
 
-function redactAny(body: Uint8Array, hasKey: boolean): Uint8Array {
+/** Bytes one behind the other. They are joined once: messages may be inside each other a hundred times, and large. */
+class Pieces {
+  length = 0;
+  readonly #parts: Shown[] = [];
+
+  add(part: Shown): this {
+    this.#parts.push(part);
+    this.length += part.length;
+    return this;
+  }
+
+  joined(): Uint8Array {
+    const bytes = Buffer.allocUnsafeSlow(this.length); // it is kept as long as the body
+    this.#write(bytes, 0);
+    return bytes;
+  }
+
+  #write(target: Buffer, start: number): void {
+    let at = start;
+    for (const part of this.#parts) {
+      if (part instanceof Pieces) part.#write(target, at);
+      else target.set(part, at);
+      at += part.length;
+    }
+  }
+}
+
+/** What is shown of a message or of a field: the same bytes, if nothing was left out. */
+type Shown = Uint8Array | Pieces;
+
+function redactAny(body: Uint8Array, hasKey: boolean): Shown {
   let typeUrl = '';
   for (const reader = new MessageReader(body); reader.next(); )
     if (reader.tag === typeUrlTag) typeUrl = reader.lossyText();
@@ -58,23 +89,21 @@ function redactAny(body: Uint8Array, hasKey: boolean): Uint8Array {
   return hasKey ? redactFields(body, new Map(), hasKey) : body;
 }
 
-/** The message without what is sensitive; the same bytes if nothing is. A RangeError if it is malformed. */
-function redactFields(message: Uint8Array, plan: Plan, hasKey: boolean): Uint8Array {
+/** The message without what is sensitive. A RangeError if it is malformed. */
+function redactFields(message: Uint8Array, plan: Plan, hasKey: boolean): Shown {
   if (plan === 'any') return redactAny(message, hasKey);
-  const pieces: Uint8Array[] = [];
+  const pieces = new Pieces();
   let copied = 0;
   for (const reader = new MessageReader(message); reader.next(); ) {
     const part = plan.get(reader.field);
     const field = message.subarray(reader.fieldStart, reader.end);
     const shown = part === 'sensitive' ? undefined : shownField(field, reader, part, hasKey);
     if (shown === field) continue;
-    pieces.push(message.subarray(copied, reader.fieldStart));
-    if (shown !== undefined) pieces.push(shown);
+    pieces.add(message.subarray(copied, reader.fieldStart));
+    if (shown !== undefined) pieces.add(shown);
     copied = reader.end;
   }
-  if (copied === 0) return message;
-  pieces.push(message.subarray(copied));
-  return Buffer.concat(pieces);
+  return copied === 0 ? message : pieces.add(message.subarray(copied));
 }
 
 /** Undefined: it is left out. */
@@ -83,13 +112,13 @@ function shownField(
   reader: MessageReader,
   part: (() => Plan) | undefined,
   hasKey: boolean,
-): Uint8Array | undefined {
+): Shown | undefined {
   if (part === undefined || (reader.tag & 7) !== lengthDelimited)
-    return hasKey && Buffer.from(field).includes(keyMarker) ? undefined : field;
+    return hasKey && asBuffer(field).includes(keyMarker) ? undefined : field;
   const content = reader.view();
   const shown = redactFields(content, part(), hasKey);
   if (shown === content) return field;
-  return Buffer.concat([headOf(reader.tag, shown.length), shown]);
+  return new Pieces().add(headOf(reader.tag, shown.length)).add(shown);
 }
 
 function planOf(desc: DescMessage): Plan {

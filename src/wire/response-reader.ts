@@ -260,14 +260,17 @@ export function readError(reader: MessageReader): IncomingError {
   return { ...name, ...readStatus(new MessageReader(status)), status };
 }
 
-/** google.protobuf.Duration, in milliseconds; never negative. */
+/** As long as a google.protobuf.Duration may be: some 10,000 years, in milliseconds. */
+const longestDuration = 315_576_000_000_000;
+
+/** google.protobuf.Duration, in milliseconds. What is none that an encoder takes becomes the nearest that is one. */
 export function readDuration(reader: MessageReader): number {
-  let milliseconds = 0;
+  let [seconds, nanos] = [0, 0];
   while (reader.next()) {
-    if (reader.tag === varintTag(1)) milliseconds += reader.int64() * 1000;
-    else if (reader.tag === varintTag(2)) milliseconds += reader.int32() / 1e6;
+    if (reader.tag === varintTag(1)) seconds = reader.int64();
+    else if (reader.tag === varintTag(2)) nanos = reader.int32();
   }
-  return Math.max(0, milliseconds);
+  return Math.min(Math.max(0, seconds * 1000 + nanos / 1e6), longestDuration);
 }
 
 /** CacheControl.do_not_cache. */

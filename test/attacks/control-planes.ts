@@ -144,6 +144,9 @@ export function controlPlanes(plane: () => HostilePlane): readonly Attack[] {
         resources: [...(routes(500, { ttl: { seconds: 0n, nanos: 1 } }).resources ?? [])],
       }),
     ),
+    answers('times to live that no duration can be', () =>
+      responseOf(routes(500, { ttl: { seconds: 2n ** 63n - 1n, nanos: 2 ** 31 - 1 } })),
+    ),
     does('each stream is ended as soon as it asks, with a message of 4 KB', (stream) =>
       stream.fail(13, `no ${'x'.repeat(4000)}`),
     ),

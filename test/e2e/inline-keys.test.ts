@@ -4,6 +4,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { ClientStatusResponseSchema } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { cases } from '../support/cases.ts';
+import { slower } from '../support/cpu.ts';
 import { clientStatus } from './support/csds.ts';
 import { eventually } from './support/eventually.ts';
 import { send } from './support/http.ts';
@@ -107,6 +108,34 @@ describe('private keys that stand in clusters', () => {
     expectNone((await relay.rpc(csdsPath, {})).body);
     await eventually(() => expect(relay.output).to.include('no such socket'));
     expectNone(relay.output);
+  });
+
+  it('deep inside of a large cluster they cost no more than its bytes', async () => {
+    // As deep as protobuf's readers go: an object is three messages.
+    const depth = 28;
+    const inner = JSON.stringify({ large: 'x'.repeat(16 << 20), not_annotated: pem });
+    const deep = `${'{"a":'.repeat(depth)}${inner}${'}'.repeat(depth)}`;
+    const large = cluster.replace('"kept":"yes"', `"deep":${deep}`);
+    await using plane = await ModelPlane.start((url, name) => realBody(url, name, large));
+    plane.set('cds', { shop: '1' });
+    await using relay = await RelayProcess.startProbed({
+      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
+    });
+    await using client = new XdsClient(relay.xds, 'delta');
+    client.subscribe('cds', ['shop']);
+    await client.gets('cds');
+    await relay.blocked();
+    const shown = Buffer.concat(
+      (await clientStatus(client.connection)).map((config) =>
+        Buffer.from(
+          toBinary(ClientStatusResponseSchema, create(ClientStatusResponseSchema, { config: [config] })),
+        ),
+      ),
+    ).toString('latin1');
+    expectNone(shown);
+    expect(shown.length).to.be.above(16 << 20);
+    // It was 1.3 s, as each level was copied.
+    expect((await relay.blocked()).cpu / slower()).to.be.below(500);
   });
 
   it('the hashes that compare secrets are keyed in each process: nobody can try guesses by them', async () => {

@@ -48,6 +48,20 @@ for (const workers of cases(0, 2)) {
       expect(c.told.at(-1)?.reportEndpointGranularity).to.equal(true);
     });
 
+    it('§5c.3 an interval that is no duration is the longest one, for a client that may know of some clusters only', async () => {
+      const unreal = { ...asked, loadReportingInterval: { seconds: 2n ** 63n - 1n } };
+      await using plane = await new LoadPlane(unreal).listen();
+      const authorization = { rules: [{ types: ['cds'], names: ['shop'], allow: true }] };
+      await using relay = await RelayProcess.start({
+        workers,
+        upstreams: [upstreamOf(plane)],
+        xds: { authorization },
+      });
+      using a = new LoadReporter(relay.xds, 'a');
+      await eventually(() => expect(a.told).to.have.lengthOf(1));
+      expect(a.told[0]?.loadReportingInterval?.seconds).to.equal(315_576_000_000n);
+    });
+
     it('what is in progress is of those that live', async () => {
       await using plane = await new LoadPlane(asked).listen();
       await using relay = await RelayProcess.start({ workers, upstreams: [upstreamOf(plane)] });
