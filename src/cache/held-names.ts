@@ -12,18 +12,19 @@ import {
   type TypedName,
 } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
-import type { VariantKey } from '../model/resource.ts';
+import type { Variant, VariantKey } from '../model/resource.ts';
 import type { Result } from '../model/result.ts';
-import type {
-  Contents,
-  Gate,
-  HeldVariant,
-  IsQueued,
-  IsStopped,
-  PendingChange,
-  PendingName,
-  ReleasedSize,
-  RemovalCount,
+import {
+  type Contents,
+  type Gate,
+  type HeldVariant,
+  type IsQueued,
+  type IsStopped,
+  isHeldByWildcard,
+  type PendingChange,
+  type PendingName,
+  type ReleasedSize,
+  type RemovalCount,
 } from '../model/rollout.ts';
 import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
@@ -287,14 +288,26 @@ export class HeldNames implements Gate {
   }
 
   contentOf(type: TypeUrl, name: ResourceName, column: Column): readonly HeldVariant[] {
-    return contentIn(this.#tables.get(type)?.resource(name, column));
+    const table = this.#tables.get(type);
+    const content = contentIn(table?.resource(name, column));
+    // Columns keep what an ended wildcard has shown: that upstream shows it to none any more is no removal.
+    const isEnded = ({ constraints }: Variant): boolean => table?.interests.hasWildcard(constraints) !== true;
+    return content.map((one) => {
+      if (!isHeldByWildcard(one) || !isEnded(one.variant)) return one;
+      return { ...one, holders: one.holders.filter(({ role }) => role !== 'wildcard') };
+    });
   }
 
-  judgedContent(type: TypeUrl, name: ResourceName): readonly HeldVariant[] {
+  judgedContent(
+    type: TypeUrl,
+    name: ResourceName,
+    column: Exclude<Column, 'released'> = 'canary',
+  ): readonly HeldVariant[] {
     const table = this.#tables.get(type);
-    const shown = table?.resource(name, 'canary');
-    const last = table?.saidLast(name).filter(([key]) => shown?.variants.get(key) === undefined) ?? [];
-    return [...contentIn(shown), ...last.map(([, { variant }]) => ({ variant, holders: [] }))];
+    const shown = this.contentOf(type, name, column);
+    const keys = new Set(shown.map(({ variant }) => variant.constraints.key));
+    const last = table?.saidLast(name).filter(([key]) => !keys.has(key)) ?? [];
+    return [...shown, ...last.map(([, { variant, holders }]) => ({ variant, holders }))];
   }
 
   snapshot(type: TypeUrl, name: ResourceName): Snapshot {

@@ -168,8 +168,8 @@ export interface Gate {
   removals(filter?: Scope): RemovalCount;
   /** What a side has under a name, or what upstream says. */
   contentOf(type: TypeUrl, name: ResourceName, column: Side | 'said'): readonly HeldVariant[];
-  /** What canaries have under a name; without holders what those had who have left. */
-  judgedContent(type: TypeUrl, name: ResourceName): readonly HeldVariant[];
+  /** What canaries have under a name, or what upstream says; and what those had who have left. */
+  judgedContent(type: TypeUrl, name: ResourceName, column?: 'canary' | 'said'): readonly HeldVariant[];
   /** Called after both sides have seen the commit. The function returned ends it. */
   onChanged(listener: (change: PendingChange) => void): () => void;
 }

@@ -6,7 +6,7 @@ import { type Gate, isLacking, type PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import { referencesOf } from '../wire/references.ts';
 
-type Contents = Pick<Gate, 'pending' | 'contentOf'>;
+type Contents = Pick<Gate, 'pending' | 'contentOf' | 'judgedContent'>;
 
 /** What upstream removes is queued as long as clients need it. */
 export class Needed {
@@ -149,9 +149,9 @@ const isRemoved = (gate: Contents, one: PendingName): boolean =>
 const isSeenRemoved = (gate: Contents, one: PendingName): boolean =>
   one.masked === undefined && hasLost(gate, one, 'canary');
 
-/** Of what everybody has. */
+/** Of what everybody has. That clients have left is no loss. */
 const hasLost = (gate: Contents, { type, name }: PendingName, column: 'said' | 'canary'): boolean =>
-  isLacking(gate.contentOf(type, name, column), gate.contentOf(type, name, 'released'));
+  isLacking(gate.judgedContent(type, name, column), gate.contentOf(type, name, 'released'));
 
 function referencesOfAll(
   gate: Contents,
