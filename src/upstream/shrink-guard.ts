@@ -203,8 +203,7 @@ export class ShrinkGuard implements UpstreamSink {
       const over = known.pending === undefined && clock.monotonic() > known.until;
       return over ? undefined : known;
     }
-    const until = clock.monotonic() + watchMs;
-    const watched: WatchedType = { type, holder, until, most: 0, removed: 0, pending: undefined };
+    const watched = new WatchedType(type, holder, clock.monotonic() + watchMs);
     if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
     types.set(type, watched);
     if (!this.#watched.has(holder.key) && this.#watched.size >= maxHolders)
@@ -323,15 +322,15 @@ export class ShrinkGuard implements UpstreamSink {
 }
 
 /** One type of one session since its last stream was opened. */
-interface WatchedType {
+class WatchedType {
   readonly type: TypeUrl;
   readonly holder: Holder;
   /** Undefined: a new stream has said nothing yet, and it is watched from then on. */
   until: number | undefined;
   /** How many variants there were, at most, before a response that may remove some. */
-  most: number;
+  most = 0;
   /** Removed since. */
-  removed: number;
+  removed = 0;
   /** What is held back. */
   pending:
     | {
@@ -346,6 +345,12 @@ interface WatchedType {
         version: string | undefined;
       }
     | undefined;
+
+  constructor(type: TypeUrl, holder: Holder, until: number) {
+    this.type = type;
+    this.holder = holder;
+    this.until = until;
+  }
 }
 
 /** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */

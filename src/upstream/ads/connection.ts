@@ -8,10 +8,15 @@ import type { Log } from '../../observe/log.ts';
 import { type Address, formatAddress, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { Claims } from '../claims.ts';
-import { addressesTransport } from './addresses-transport.ts';
-import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { EndpointHealth } from './endpoint-health.ts';
-import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
+import {
+  addressesTransport,
+  type Channel,
+  type ChannelHandler,
+  type GrpcChannelOptions,
+  grpcTransport,
+  type Transport,
+} from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
 import { type Awaited, mostAwaited } from './stream-effects.ts';
 import type { Services } from './suspicion.ts';
@@ -75,17 +80,29 @@ export interface ConnectionUser {
   down(lost: string | undefined): void;
 }
 
-interface Up {
-  readonly kind: 'up';
+/** From the moment when it is connected. */
+class Up {
+  readonly kind = 'up';
   readonly channel: Channel;
   readonly endpoint: number;
   readonly since: number;
   /** A stream was opened: from then on silence counts. */
-  asked: boolean;
+  asked = false;
   /** Some stream has had a response. */
-  answered: boolean;
+  answered = false;
   /** Waits for the first response. `accepted`: it has fired, and no other endpoint is left to try. */
   silence: Timer | 'accepted' | undefined;
+
+  constructor(channel: Channel, endpoint: number, since: number) {
+    this.channel = channel;
+    this.endpoint = endpoint;
+    this.since = since;
+  }
+
+  endSilence(): void {
+    if (typeof this.silence === 'object') this.silence.cancel();
+    this.silence = undefined;
+  }
 }
 
 type State =
@@ -129,8 +146,7 @@ export class AdsConnection {
     this.sink = sink;
     this.conditions = new Conditions(options.log);
     this.#via = new AnnouncedVia(options.via, options.clock);
-    this.#transport =
-      options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
+    this.#transport = options.transport ?? addressesTransport(grpcTransport(options), systemLookup, options);
     this.#health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
     this.#failover = new Failover(
       options.endpoints.length,
@@ -178,7 +194,7 @@ export class AdsConnection {
     this.#state = { kind: 'stopped' };
     if (state.kind === 'waiting') state.timer.cancel();
     else if (state.kind !== 'stopped') state.channel.close();
-    if (state.kind === 'up') endSilence(state);
+    if (state.kind === 'up') state.endSilence();
   }
 
   /** A stream is about to be opened. */
@@ -204,7 +220,7 @@ export class AdsConnection {
     state.answered = true;
     this.#failover.answered();
     this.#isRefused = false;
-    endSilence(state);
+    state.endSilence();
     this.#staleSince = undefined;
     this.#recovered(state.endpoint);
     this.#changed();
@@ -312,9 +328,7 @@ export class AdsConnection {
   }
 
   #connected(channel: Channel, endpoint: number): void {
-    const since = this.options.clock.monotonic();
-    const ofThisOne = { asked: false, answered: false, silence: undefined };
-    this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
+    this.#state = new Up(channel, endpoint, this.options.clock.monotonic());
     const isRecovery = this.#failover.connected();
     this.#watchPreferred();
     this.#health.startOver();
@@ -368,7 +382,7 @@ export class AdsConnection {
   }
 
   #down(state: Up, lost: string | undefined): void {
-    endSilence(state);
+    state.endSilence();
     this.#staleSince ??= this.options.clock.now();
     this.#awaySince ??= this.options.clock.monotonic();
     for (const user of [...this.#users()]) user.down(lost);
@@ -451,11 +465,6 @@ export class AdsConnection {
     const fields = { endpoint: this.#name(endpoint), reason };
     this.conditions.add(`endpoint ${endpoint}`, reason, level, message, fields);
   }
-}
-
-function endSilence(state: Up): void {
-  if (typeof state.silence === 'object') state.silence.cancel();
-  state.silence = undefined;
 }
 
 /** Which endpoint is next and when: the policy of one upstream, without connections and clock. */

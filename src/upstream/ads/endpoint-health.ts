@@ -7,17 +7,17 @@ const longestRefusalMs = 10_000;
 const leastRefusals = 3;
 
 /** A stream from its first opening until nobody needs it any more. Times are milliseconds, by `Clock.monotonic()`. */
-interface Known {
+class Known {
   /** Undefined: it waits to be opened again. */
   openSince: number | undefined;
   /** The open one has had a response. */
-  answered: boolean;
+  answered = false;
   /** It has not ended yet. */
-  isNew: boolean;
+  isNew = true;
   /** Since when it ends without a response, when it did so last, and how often; undefined: it worked. */
   refused: { readonly since: number; readonly last: number; readonly count: number } | undefined;
   /** Its last end says nothing about the endpoint. */
-  isItsOwnFault: boolean;
+  isItsOwnFault = false;
 }
 
 /**
@@ -112,7 +112,7 @@ export class EndpointHealth {
   }
 
   #known(stream: object): Known {
-    return getOrMake(this.#streams, stream, unopened);
+    return getOrMake(this.#streams, stream, () => new Known());
   }
 
   /** A new stream that is refused is one more witness of what began when the others were refused, if none has worked since. */
@@ -155,11 +155,3 @@ export class EndpointHealth {
 }
 
 const neverRefused = { since: 0, last: 0, count: 0 };
-
-const unopened = (): Known => ({
-  isNew: true,
-  openSince: undefined,
-  answered: false,
-  refused: undefined,
-  isItsOwnFault: false,
-});

@@ -41,17 +41,6 @@ import {
 } from '../../wire/response-reader.ts';
 import { VariantSet } from '../variant-set.ts';
 
-/** A file's content, and how to find a resource in it. */
-interface ParsedFile {
-  readonly response: DiscoveryResponse;
-  /** Where a resource of the response is; undefined where the format has no lines. Holds the text. */
-  readonly placeOf: (index: number) => Place | undefined;
-  /** Its index in the file: others may have been left out. */
-  readonly indexOf: (index: number) => number;
-  /** The same, worked out already, where that costs little. */
-  readonly places: readonly (Place | undefined)[];
-}
-
 /** Something wrong, and where. */
 export type Located = Pick<FileProblem, 'place' | 'message'>;
 
@@ -251,12 +240,20 @@ function withoutFaults(
   return parsedFile(bytes.value, (index) => placeAt(['resources', indexOf(index)]), indexOf);
 }
 
+/** A file's content, and how to find a resource in it. */
+type ParsedFile = Readonly<ReturnType<typeof parsedFile>>;
+
+/**
+ * `placeOf`: where a resource of the response is; undefined where the format has no lines. It holds the text. `indexOf`: its
+ * index in the file, as others may have been left out. `places`: worked out already, where that costs little.
+ */
 function parsedFile(
   bytes: Uint8Array,
-  placeOf: ParsedFile['placeOf'],
-  indexOf: ParsedFile['indexOf'] = (index) => index,
-): ParsedFile {
-  return { response: fromBinary(DiscoveryResponseSchema, bytes), placeOf, indexOf, places: [] };
+  placeOf: (index: number) => Place | undefined,
+  indexOf = (index: number) => index,
+) {
+  const places: readonly (Place | undefined)[] = [];
+  return { response: fromBinary(DiscoveryResponseSchema, bytes), placeOf, indexOf, places };
 }
 
 function parseBinary(bytes: Uint8Array): Parsed {
