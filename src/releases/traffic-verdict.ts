@@ -1,4 +1,5 @@
 import type { LoadOrigin } from '../model/load.ts';
+import type { RolloutSettings } from './judge.ts';
 
 /** Requests that clients have sent. Successes and errors are requests. */
 export interface Tally {
@@ -24,36 +25,17 @@ export interface ComparedClient {
   readonly origin: LoadOrigin;
 }
 
-/** As configured (`rollout.traffic`). */
-export interface TrafficSettings {
-  /** How often clients are asked to report. Milliseconds. */
-  readonly intervalMs: number;
-  /** Percentage points. */
-  readonly maxErrorIncrease: number;
-  /** Percent of the requests of one client in one second. */
-  readonly maxRequestDrop: number;
-  readonly minRequests: number;
-}
-
+export type TrafficSettings = NonNullable<RolloutSettings['traffic']>;
 type TrafficBounds = Omit<TrafficSettings, 'intervalMs'>;
 
 /** Of the clients that have a change, and of those that have not. */
-export interface Sides<T> {
-  readonly canaries: T;
-  readonly others: T;
-}
+export type Sides<T> = Readonly<Record<'canaries' | 'others', T>>;
 
 /** What traffic says of a change, in one class of clients. Where there are no others, they are the canaries before it. */
 export interface TrafficVerdict extends Sides<Readonly<Tally>> {
   readonly state: 'GOOD' | 'BAD' | 'UNKNOWN';
   /** For people. */
   readonly reason: string;
-}
-
-/** What the tallies of a verdict were once. */
-export interface TrafficPoint extends Sides<Readonly<Tally>> {
-  /** Milliseconds since the epoch. */
-  readonly at: number;
 }
 
 export const noRequests = (): Tally => tallyOf(0, 0, 0, 0);

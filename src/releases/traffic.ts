@@ -1,7 +1,7 @@
 import type { Clock } from '../model/clock.ts';
 import type { LoadOrigin, ReportedTraffic } from '../model/load.ts';
-import type { Change } from './changes.ts';
-import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
+import { type Change, type HeardChange, type Opinion, objection, type VerdictSource } from './changes.ts';
+import type { RolloutSettings } from './judge.ts';
 import {
   addTo,
   type ComparedClient,
@@ -12,20 +12,20 @@ import {
   type Sides,
   sumOf,
   type Tally,
-  type TrafficPoint,
   type TrafficSettings,
   type TrafficVerdict,
 } from './traffic-verdict.ts';
 import type { CanaryStream } from './waiting.ts';
 
-/** What traffic says of a change, and how it came to that. */
-interface TrafficHistory extends TrafficVerdict, Pick<TrafficSettings, 'maxErrorIncrease'> {
-  /** The oldest first, at most 60: one for each interval, and the last one. */
-  readonly recent: readonly TrafficPoint[];
-}
+/** What the tallies of a verdict were, at a time in milliseconds since the epoch. */
+type TrafficPoint = Pick<TrafficVerdict, 'canaries' | 'others'> & { readonly at: number };
+
+/** What traffic says of a change, and how it came to that: the oldest first, one for each interval, and the last one. */
+type TrafficHistory = TrafficVerdict &
+  Pick<TrafficSettings, 'maxErrorIncrease'> & { readonly recent: readonly TrafficPoint[] };
 
 /** Undefined: changes go to everybody at once. */
-type JudgingSettings = { readonly traffic?: TrafficSettings | undefined } | undefined;
+type JudgingSettings = Pick<RolloutSettings, 'traffic'> | undefined;
 
 /** What is usual for a client is that of the last minutes: after so many seconds a report counts half. */
 const halfLifeSeconds = 300;

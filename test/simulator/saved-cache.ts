@@ -1,7 +1,7 @@
 import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
 import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
-import type { Row, RowBatch, StoredPayload } from '../../src/cache/persistence/records.ts';
+import type { Row, RowBatch } from '../../src/cache/persistence/records.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import { type Clock, WallTime } from '../../src/model/clock.ts';
@@ -14,7 +14,7 @@ const writeMs = 20;
 /** What a relay's persistence has written, in all its incarnations: the rows, without the disk that they would be on. */
 export class SavedCache {
   readonly #rows = new Map<string, Row>();
-  readonly #payloads = new Map<string, StoredPayload>();
+  readonly #payloads = new Map<string, RowBatch['payloads'][number]>();
   readonly #excluded: ReadonlySet<TypeUrl>;
 
   constructor(secrets: boolean) {
@@ -83,12 +83,12 @@ export class Saving {
   /** What the incarnation before has left. */
   load(serves: string): Restored | undefined {
     if (this.#saved.empty) return undefined;
-    const decoder = new Decoder({
-      keeps: () => true,
-      serves: () => serves,
-      clock: this.#clock,
-      differs: this.journal,
-    });
+    const decoder = new Decoder(
+      () => true,
+      () => serves,
+      this.#clock,
+      this.journal,
+    );
     decoder.take(this.#saved.read());
     const restored = decoder.finish();
     if (!restored.ok) throw new Error(restored.error);

@@ -94,16 +94,6 @@ export type InterestBody = z.output<typeof interestBody>;
 export type VersionBody = z.output<typeof versionBody>;
 export type ChangeBody = z.output<typeof changeBody>;
 
-export interface RestoreContext {
-  /** Whether what came from this upstream is still its own. */
-  readonly keeps: (upstream: string) => boolean;
-  /** The upstream that a selector is asked of. */
-  readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
-  readonly clock: Pick<Clock, 'now' | 'monotonic'>;
-  /** Hears of rows that were not restored as they are: they have to be written again, or deleted. */
-  readonly differs: Journal & Pick<Dirty, 'change'>;
-}
-
 /** A payload, whose bytes may be still to come. */
 type PendingPayload = Pick<Payload, 'hash'> & { bytes: Uint8Array };
 
@@ -114,7 +104,10 @@ type UncachedVariant = Pick<Variant, 'type' | 'name' | 'constraints'>;
 
 /** Makes of loaded rows what a store can restore. */
 export class Decoder {
-  readonly #reading: RestoreContext;
+  readonly #keeps: (upstream: string) => boolean;
+  readonly #serves: (type: TypeUrl, selector: Selector) => string | undefined;
+  readonly #clock: Pick<Clock, 'now' | 'monotonic'>;
+  readonly #differs: Journal & Pick<Dirty, 'change'>;
   /** By digest. Those that rows refer to are filled as they come. */
   readonly #payloads = new Map<string, PendingPayload>();
   readonly #resources: Restored['resources'][number][] = [];
@@ -125,8 +118,20 @@ export class Decoder {
   readonly #restoredHolders = new Map<string, Holder>();
   readonly #uncached: UncachedVariant[] = [];
 
-  constructor(reading: RestoreContext) {
-    this.#reading = reading;
+  /**
+   * `keeps`: whether what came from this upstream is still its own. `serves`: the upstream that a selector is asked of.
+   * `differs`: hears of rows that were not restored as they are, and have to be written again, or deleted.
+   */
+  constructor(
+    keeps: (upstream: string) => boolean,
+    serves: (type: TypeUrl, selector: Selector) => string | undefined,
+    clock: Pick<Clock, 'now' | 'monotonic'>,
+    differs: Journal & Pick<Dirty, 'change'>,
+  ) {
+    this.#keeps = keeps;
+    this.#serves = serves;
+    this.#clock = clock;
+    this.#differs = differs;
   }
 
   take({ rows, payloads }: RowBatch): void {
@@ -167,7 +172,6 @@ export class Decoder {
   }
 
   #resource(row: Row): void {
-    const { keeps, clock, differs } = this.#reading;
     const type = typeUrl(row.type);
     const name = resourceName(row.key);
     const body = resourceBody.parse(JSON.parse(row.body ?? ''));
@@ -177,14 +181,14 @@ export class Decoder {
     let whole = body.uncached === undefined;
     for (const variant of body.variants) {
       const holders = variant.holders
-        .filter(([, upstream]) => keeps(upstream))
+        .filter(([, upstream]) => this.#keeps(upstream))
         .map((holder) => this.#holder(holder, true));
       if (holders.length < variant.holders.length) whole = false;
       if (holders.length === 0) continue;
-      if (variant.ttl !== undefined && variant.ttl[1] <= clock.now()) whole = false;
+      if (variant.ttl !== undefined && variant.ttl[1] <= this.#clock.now()) whole = false;
       else variants.push({ variant: this.#variant(type, name, variant), holders });
     }
-    if (!whole) differs.resource(type, name);
+    if (!whole) this.#differs.resource(type, name);
     if (variants.length === 0) return;
     const bindings = (body.bindings ?? []).map(
       ([parameters, variant]) => [readParameters(parameters), constraintsKey(variant)] as const,
@@ -217,23 +221,22 @@ export class Decoder {
 
   /** On disk it ends by the wall clock, which may have been set since: it has never more left than it was given. */
   #ttl([milliseconds, endsAt]: NonNullable<VariantBody['ttl']>): Ttl {
-    const { clock } = this.#reading;
+    const clock = this.#clock;
     return { milliseconds, deadline: clock.monotonic() + Math.min(milliseconds, endsAt - clock.now()) };
   }
 
   #interest(row: Row): InterestState[] {
-    const { keeps, serves, differs } = this.#reading;
     const type = typeUrl(row.type);
     const [selector, key] = interestKeyParts.parse(JSON.parse(row.key));
     const interest: Interest = { type, selector: resourceName(selector), parameters: readParameters(key) };
-    const upstream = serves(type, interest.selector);
-    if (upstream === undefined || !keeps(upstream)) {
-      differs.interest(interest);
+    const upstream = this.#serves(type, interest.selector);
+    if (upstream === undefined || !this.#keeps(upstream)) {
+      this.#differs.interest(interest);
       return [];
     }
     const body = interestBody.parse(JSON.parse(row.body ?? ''));
     const resolved = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
-    if (resolved !== body.answered) differs.interest(interest);
+    if (resolved !== body.answered) this.#differs.interest(interest);
     const holder = body.holder === null ? undefined : this.#holder(body.holder, false);
     return [{ interest, answer: resolved ? 'restored' : undefined, holder }];
   }
@@ -244,7 +247,7 @@ export class Decoder {
     const { version } = versionBody.parse(JSON.parse(row.body ?? ''));
     if (this.#holders.has(row.key) || this.#restoredHolders.has(row.key))
       return [{ type, holder: row.key, version }];
-    this.#reading.differs.version(type, row.key);
+    this.#differs.version(type, row.key);
     return [];
   }
 
@@ -254,9 +257,9 @@ export class Decoder {
     const type = typeUrl(row.type);
     // What an operator has made has the content of upstreams too.
     const keeps = names.every(({ before = [], after = [] }) =>
-      [...before, ...after].every(({ upstream }) => this.#reading.keeps(upstream)),
+      [...before, ...after].every(({ upstream }) => this.#keeps(upstream)),
     );
-    if (!keeps) this.#reading.differs.change(type, Number(row.key));
+    if (!keeps) this.#differs.change(type, Number(row.key));
     return {
       ...change,
       revision: Number(row.key),

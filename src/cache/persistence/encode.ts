@@ -18,19 +18,13 @@ import type {
   VersionBody,
 } from './decode.ts';
 import { type Dirt, interestKey } from './dirty.ts';
-import type { Row, RowBatch, StoredPayload } from './records.ts';
+import type { Row, RowBatch } from './records.ts';
 
 /**
  * A row as the store had it at one moment, between two transactions. Nothing in it changes any more, so that it can be
  * written at leisure.
  */
-export interface SnapshotRow extends Pick<Row, 'kind' | 'key'> {
-  readonly type: TypeUrl;
-  /** Undefined: there is no such thing any more. */
-  readonly body: ((times: WallTime) => ResourceBody | InterestBody | VersionBody | ChangeBody) | undefined;
-  /** Those that the body names. */
-  readonly variants: readonly HeldVariant[];
-}
+export type SnapshotRow = Readonly<ReturnType<typeof row>>;
 
 /** The recorded changes. */
 export interface ChangeSource {
@@ -76,15 +70,14 @@ function takeAll(type: TypeUrl, table: TypeTable, rows: SnapshotRow[]): void {
     rows.push(versionRow(type, table, holder));
 }
 
-function row(
+/** `body`: undefined, there is no such thing any more. `variants`: those that it names. */
+const row = (
   kind: Row['kind'],
   type: TypeUrl,
   key: string,
-  body?: SnapshotRow['body'],
+  body?: (times: WallTime) => ResourceBody | InterestBody | VersionBody | ChangeBody,
   variants: readonly HeldVariant[] = [],
-): SnapshotRow {
-  return { kind, type, key, body, variants };
-}
+) => ({ kind, type, key, body, variants });
 
 function resourceRow(type: TypeUrl, table: TypeTable | undefined, name: ResourceName): SnapshotRow {
   const cached = table?.resource(name, 'released');
@@ -202,7 +195,7 @@ export function* encode(
   times: WallTime,
 ): Iterable<RowBatch> {
   let rows: Row[] = [];
-  let payloads: StoredPayload[] = [];
+  let payloads: RowBatch['payloads'][number][] = [];
   let size = 0;
   for (const { kind, type, key, body, variants } of snapshot) {
     const named = payloadsOf(variants);

@@ -3,13 +3,14 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
 import { type Clock, Sweep, type Timer, WallTime, within } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import type { Selector } from '../../model/transaction.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored, Store } from '../store.ts';
-import { Decoder, type RestoreContext } from './decode.ts';
+import { Decoder } from './decode.ts';
 import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
-import type { Opened } from './disk-server.ts';
+import type { Reply } from './disk-server.ts';
 import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
 import type { DiskError } from './records.ts';
 
@@ -30,7 +31,7 @@ export interface PersistenceOptions {
   /** As they are now. */
   readonly upstreams: () => readonly UpstreamIdentity[];
   /** The name of the upstream that a selector is asked of. */
-  readonly serves: RestoreContext['serves'];
+  readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
   /** Since when what came from an upstream may be out of date; undefined while it is current. */
   readonly staleSince: (upstream: string) => number | undefined;
   /** Of the TLS sessions of each listener, sealed: nobody can read it here. */
@@ -40,13 +41,6 @@ export interface PersistenceOptions {
   /** Each time something could not be done. */
   readonly failed: (kind: DiskError['kind'] | 'slow') => void;
 }
-
-/** What is on disk beside the cache: what was recorded, and what `sessions` gave at the last write. */
-interface RestoredBeside extends RecordedChanges {
-  readonly sessions: Readonly<Record<string, string>>;
-}
-
-const NOTHING: RestoredBeside = { changes: [], lastRevision: 0, sessions: {} };
 
 export interface Loaded {
   readonly restored: Restored;
@@ -83,7 +77,7 @@ export class Persistence {
   #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
   /** How often in a row something failed. */
   #failures = 0;
-  #restored = NOTHING;
+  #restored: RecordedChanges & Pick<DiskState, 'sessions'> = { changes: [], lastRevision: 0, sessions: {} };
   #history: ChangeSource | undefined;
   #phase: Phase = { kind: 'detached' };
   /** A change that another process has recorded may have this revision. */
@@ -147,8 +141,8 @@ export class Persistence {
     return undefined;
   }
 
-  /** After `load`. */
-  get restored(): RestoredBeside {
+  /** After `load`: what was recorded, and what `sessions` gave at the last write. */
+  get restored(): RecordedChanges & Pick<DiskState, 'sessions'> {
     return this.#restored;
   }
 
@@ -248,8 +242,8 @@ export class Persistence {
 
   async #attempt(store: Store): Promise<DiskError | undefined> {
     const opened = await this.#openDisk();
-    if (!opened.ok) return opened.error;
-    if (opened.value !== undefined) {
+    if (opened?.ok === false) return opened.error;
+    if (opened !== undefined) {
       this.#startOver();
       // Another process may have written meanwhile.
       const { revision = 0 } = readState(opened.value.state ?? '') ?? {};
@@ -286,8 +280,8 @@ export class Persistence {
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
     const opened = await this.#openDisk(true);
-    if (!opened.ok) return opened;
-    const { state, unwritable } = opened.value ?? {};
+    if (opened?.ok === false) return opened;
+    const { state, unwritable } = opened?.value ?? {};
     const loaded = state === undefined ? ok(undefined) : await this.#read(state);
     if (unwritable !== undefined) {
       // Whoever has the file may read it: another version may have written it.
@@ -301,12 +295,12 @@ export class Persistence {
     // What was read is not what was written.
     this.#closed = { discard: loaded.error.message };
     const again = await this.#openDisk();
-    return again.ok ? ok(undefined) : again;
+    return again?.ok === false ? again : ok(undefined);
   }
 
   /** Undefined: it was open. */
-  async #openDisk(mayCopy = false): Promise<Result<Opened | undefined, DiskError>> {
-    if (this.#closed === undefined) return ok(undefined);
+  async #openDisk(mayCopy = false): Promise<Reply<'open'> | undefined> {
+    if (this.#closed === undefined) return undefined;
     const { disk, leaveOut, path, log } = this.#options;
     const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
@@ -318,7 +312,7 @@ export class Persistence {
       log.error(message, { path, file, reason });
       this.#failed('corrupt');
     }
-    return ok(opened.value);
+    return opened;
   }
 
   #reportFailure(error: DiskError): void {
@@ -346,7 +340,7 @@ export class Persistence {
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
     const staleSince = this.#restorable(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
-    const decoder = new Decoder({ keeps, serves, clock, differs: this.journal });
+    const decoder = new Decoder(keeps, serves, clock, this.journal);
     for (;;) {
       const part = await disk.read();
       if (!part.ok) return part;
@@ -394,9 +388,7 @@ export class Persistence {
       at: clock.now(),
       sessions: sessions(),
       revision: this.#lastRevision(),
-      upstreams: upstreams().map(({ name, text, places }) => {
-        return { name, text, places: [...places], staleSince: staleSince(name) };
-      }),
+      upstreams: upstreams().map((one) => ({ ...one, staleSince: staleSince(one.name) })),
     };
   }
 }
@@ -405,19 +397,15 @@ export class Persistence {
 const reserved = 1000;
 
 /** What makes an upstream the one that something came from. */
-export interface UpstreamIdentity {
-  readonly name: string;
-  /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
-  readonly text: string;
-  /** Where it is. Upstreams with one of these in common are the same, because all endpoints serve the same. */
-  readonly places: readonly string[];
-}
+export type UpstreamIdentity = Readonly<Omit<z.output<typeof upstreamState>, 'staleSince'>>;
 
 /** An upstream at the time of a write. */
 const upstreamState = z.object({
   name: z.string(),
+  /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
   text: z.string(),
-  places: z.array(z.string()),
+  /** Where it is. Upstreams with one of these in common are the same, because all endpoints serve the same. */
+  places: z.array(z.string()).readonly(),
   /** Milliseconds since the epoch; undefined: it was current. */
   staleSince: z.number().optional(),
 });

@@ -57,12 +57,13 @@ function rows(parts: readonly RowBatch[]): Subject {
       take(bytes) {
         const read = rowOf(bytes);
         if (read === undefined) return;
-        const decoder = new Decoder({
-          keeps: () => true,
-          serves: () => 'central',
-          clock: systemClock,
-          differs: { resource: () => {}, interest: () => {}, version: () => {}, change: () => {} },
-        });
+        const differs = { resource: () => {}, interest: () => {}, version: () => {}, change: () => {} };
+        const decoder = new Decoder(
+          () => true,
+          () => 'central',
+          systemClock,
+          differs,
+        );
         decoder.take({ rows: [...all, read], payloads });
         const restored = decoder.finish();
         if (!restored.ok) return;
