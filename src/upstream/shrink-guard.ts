@@ -25,11 +25,6 @@ interface ShrinkGuardOptions {
   readonly cache: {
     /** The variants of a type that one holder has, and what is kept for its upstream's answers. */
     heldBy(type: TypeUrl, holder: Holder): Iterable<GuardedVariant>;
-    /**
-     * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
-     * send again are removed.
-     */
-    isRestored(interest: Interest): boolean;
   };
   /** The types whose removals it holds back. */
   readonly guards: (type: TypeUrl) => boolean;
@@ -131,8 +126,9 @@ export class ShrinkGuard implements UpstreamSink {
     this.#sink.endIfIdle?.(interest);
   }
 
+  /** When upstream confirms it, restored resources that upstream did not send again are removed. */
   isRestored(interest: Interest): boolean {
-    return this.#options.cache.isRestored(interest);
+    return this.#sink.isRestored?.(interest) === true;
   }
 
   restoredOf(holder: Holder): Iterable<TypeUrl> {
@@ -181,7 +177,7 @@ export class ShrinkGuard implements UpstreamSink {
   /** Most responses remove nothing: for those nothing is looked up in the cache. */
   #mayRemove({ complete, removals, resolved }: Transaction): boolean {
     if (complete || removals.length > 0) return true;
-    return resolved.some((interest) => this.#options.cache.isRestored(interest));
+    return resolved.some((interest) => this.isRestored(interest));
   }
 
   /** What is its session's, and what was restored for whoever has the parameters of an answer in it. */
@@ -230,7 +226,7 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Those of these interests that see a variant, and whose answer was restored. */
   #restoredOf(interests: readonly Interest[]): (variant: GuardedVariant) => readonly Interest[] {
-    const restored = interests.filter((interest) => this.#options.cache.isRestored(interest));
+    const restored = interests.filter((interest) => this.isRestored(interest));
     const collections = restored.filter(({ selector }) => isCollection(selector));
     const bySelector = Map.groupBy(restored, ({ selector }) => selector);
     return ({ name, aliases, constraints }) => {

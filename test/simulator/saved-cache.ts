@@ -1,7 +1,6 @@
-import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
-import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
 import type { Row, RowBatch } from '../../src/cache/persistence/records.ts';
+import { Decoder, encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/rows.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import { type Clock, WallTime } from '../../src/model/clock.ts';

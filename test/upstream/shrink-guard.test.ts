@@ -28,6 +28,7 @@ class Bench {
         apply: (applied) => this.store.apply(applied),
         restamp: (restamp) => this.store.restamp(restamp),
         changed: () => {},
+        isRestored: (interest) => this.store.isRestored(interest),
       },
       {
         cache: this.store,

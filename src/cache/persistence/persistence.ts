@@ -7,12 +7,18 @@ import type { Selector } from '../../model/transaction.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored, Store } from '../store.ts';
-import { Decoder } from './decode.ts';
 import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
 import type { Reply } from './disk-server.ts';
-import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
 import type { DiskError } from './records.ts';
+import {
+  type ChangeSource,
+  Decoder,
+  encode,
+  type SnapshotRow,
+  StoredPayloads,
+  takeSnapshot,
+} from './rows.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
@@ -48,18 +54,6 @@ export interface Loaded {
   readonly staleSince: ReadonlyMap<string, number>;
 }
 
-type Phase =
-  /** Nothing is written before a store is attached, nor after the end. */
-  | { readonly kind: 'detached' }
-  | { readonly kind: 'idle'; readonly store: Store }
-  | { readonly kind: 'waiting'; readonly store: Store; readonly timer: Timer }
-  | {
-      readonly kind: 'writing';
-      readonly store: Store;
-      readonly since: number | undefined;
-      readonly done: Promise<void>;
-    };
-
 /**
  * The last known good state on disk. Changes are only marked. When the disk is ready, what is marked is read from the
  * store at one moment between two transactions and written in one transaction: whole revisions, the latest of each row.
@@ -79,7 +73,12 @@ export class Persistence {
   #failures = 0;
   #restored: RecordedChanges & Pick<DiskState, 'sessions'> = { changes: [], lastRevision: 0, sessions: {} };
   #history: ChangeSource | undefined;
-  #phase: Phase = { kind: 'detached' };
+  /** Undefined: nothing is written, before a store is attached and after the end. */
+  #store: Store | undefined;
+  /** Of the next write. */
+  #timer: Timer | undefined;
+  /** The write under way, and since when what it writes has waited. */
+  #writing: { readonly since: number | undefined; readonly done: Promise<void> } | undefined;
   /** A change that another process has recorded may have this revision. */
   #floor = 0;
   readonly #alive: Sweep;
@@ -112,8 +111,7 @@ export class Persistence {
 
   /** For how long something has been waiting to be written, in seconds. */
   get lagSeconds(): number {
-    const writing = this.#phase.kind === 'writing' ? this.#phase.since : undefined;
-    const since = writing ?? this.journal.since;
+    const since = this.#writing?.since ?? this.journal.since;
     return since === undefined ? 0 : (this.#options.clock.monotonic() - since) / 1000;
   }
 
@@ -149,7 +147,7 @@ export class Persistence {
   /** From now on what changes in the store, and what is recorded of it, is written. */
   attach(store: Store, history?: ChangeSource): void {
     this.#history = history;
-    this.#phase = { kind: 'idle', store };
+    this.#store = store;
     if (this.journal.since !== undefined) this.#schedule(0);
     this.#alive.start();
   }
@@ -159,14 +157,11 @@ export class Persistence {
     const isMarked = this.journal.since !== undefined;
     if (this.#failure !== undefined) return;
     // What is being written was taken before.
-    if (this.#phase.kind === 'writing') await this.#phase.done;
+    await this.#writing?.done;
     if (!isMarked || this.#failure !== undefined) return;
-    if (this.#phase.kind === 'waiting') {
-      this.#phase.timer.cancel();
-      this.#begin(this.#phase.store);
-    }
-    // Or somebody else who asked has begun it.
-    if (this.#phase.kind === 'writing') await this.#phase.done;
+    // Unless somebody else who asked has begun it.
+    if (this.#timer !== undefined) this.#begin();
+    await this.#writing?.done;
   }
 
   /** Writes what waits to be written, within this time, and ends. */
@@ -181,12 +176,11 @@ export class Persistence {
   /** Writes what waits, and that the relay was alive until now. */
   async #finish(): Promise<void> {
     this.#alive.stop();
-    const phase = this.#phase;
-    this.#phase = { kind: 'detached' };
-    if (phase.kind === 'detached') return;
-    if (phase.kind === 'waiting') phase.timer.cancel();
-    if (phase.kind === 'writing') await phase.done;
-    await this.#write(phase.store);
+    const store = this.#store;
+    this.#store = undefined;
+    this.#timer?.cancel();
+    await this.#writing?.done;
+    if (store !== undefined) await this.#write(store);
   }
 
   /** The disk is empty or its content is not known: everything is written anew. */
@@ -196,22 +190,21 @@ export class Persistence {
   }
 
   #schedule(milliseconds: number): void {
-    if (this.#phase.kind !== 'idle') return;
-    const { store } = this.#phase;
-    const timer = this.#options.clock.after(milliseconds, () => this.#begin(store));
-    this.#phase = { kind: 'waiting', store, timer };
+    if (this.#store === undefined || this.#writing !== undefined) return;
+    this.#timer ??= this.#options.clock.after(milliseconds, () => this.#begin());
   }
 
-  #begin(store: Store): void {
+  #begin(): void {
+    const store = this.#store;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (store === undefined) return;
     const { since } = this.journal;
-    this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
-  }
-
-  async #writeAndGoOn(store: Store): Promise<void> {
-    await this.#write(store);
-    if (this.#phase.kind !== 'writing') return;
-    this.#phase = { kind: 'idle', store };
-    if (this.journal.since !== undefined) this.#schedule(this.#pause());
+    const done = this.#write(store).then(() => {
+      this.#writing = undefined;
+      if (this.journal.since !== undefined) this.#schedule(this.#pause());
+    });
+    this.#writing = { since, done };
   }
 
   #pause(): number {
@@ -379,7 +372,7 @@ export class Persistence {
   #lastRevision(): number {
     const own = this.#history?.lastRevision ?? this.#restored.lastRevision;
     const last = Math.max(own, this.#floor);
-    return this.#phase.kind === 'detached' ? last : last + reserved;
+    return this.#store === undefined ? last : last + reserved;
   }
 
   #state(): DiskState {

@@ -171,8 +171,8 @@ class GrpcChannel implements Channel {
       options.tls === undefined
         ? ChannelCredentials.createInsecure()
         : secureCredentials(material.value, hostOf(address, name, options.tls), options.tls.serverIdentities);
-    const watched = new WatchedCredentials(secure, (socket) => this.#dialled(socket));
-    this.#client = new Client(target(address), watched, channelOptions(address, name, options));
+    const credentials = watched(secure, (socket) => this.#dialled(socket));
+    this.#client = new Client(target(address), credentials, channelOptions(address, name, options));
     this.#watch(this.#client);
   }
 
@@ -222,39 +222,19 @@ class GrpcChannel implements Channel {
   }
 }
 
-/** Other credentials, and who hears of each socket before they are shown on it: grpc-js keeps it to itself. */
-class WatchedCredentials extends ChannelCredentials {
-  readonly #own: ChannelCredentials;
-  readonly #dialled: (socket: Socket) => void;
-
-  constructor(own: ChannelCredentials, dialled: (socket: Socket) => void) {
-    super();
-    this.#own = own;
-    this.#dialled = dialled;
-  }
-
-  override _isSecure(): boolean {
-    return this.#own._isSecure();
-  }
-
-  override _equals(other: ChannelCredentials): boolean {
-    return this === other;
-  }
-
-  override _createSecureConnector(
-    ...args: Parameters<ChannelCredentials['_createSecureConnector']>
-  ): ReturnType<ChannelCredentials['_createSecureConnector']> {
-    const connector = this.#own._createSecureConnector(...args);
-    return {
-      connect: (socket) => {
-        this.#dialled(socket);
-        return connector.connect(socket);
-      },
-      waitForReady: () => connector.waitForReady(),
-      getCallCredentials: () => connector.getCallCredentials(),
-      destroy: () => connector.destroy(),
+/** `dialled` hears of each socket before it is shown to these credentials: grpc-js keeps it to itself. */
+function watched(credentials: ChannelCredentials, dialled: (socket: Socket) => void): ChannelCredentials {
+  const create = credentials._createSecureConnector.bind(credentials);
+  credentials._createSecureConnector = (...args) => {
+    const connector = create(...args);
+    const connect = connector.connect.bind(connector);
+    connector.connect = (socket) => {
+      dialled(socket);
+      return connect(socket);
     };
-  }
+    return connector;
+  };
+  return credentials;
 }
 
 /** How long the other end may take to end a stream that this one has half-closed. */
