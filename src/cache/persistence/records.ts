@@ -24,14 +24,11 @@ export interface RowBatch {
 }
 
 /** Why an operation of the disk failed. */
-export interface DiskError {
-  readonly kind: 'locked' | 'read_only' | 'full' | 'corrupt' | 'io';
-  readonly message: string;
-}
+export type DiskError = Pick<DiskProblem, 'kind' | 'message'>;
 
 /** Trouble that is found by the relay, not by SQLite or the file system. */
 export class DiskProblem extends Error {
-  readonly kind: DiskError['kind'];
+  readonly kind: 'locked' | 'read_only' | 'full' | 'corrupt' | 'io';
 
   constructor(kind: DiskError['kind'], message: string) {
     super(message);

@@ -41,6 +41,8 @@ import {
 } from '../../wire/response-reader.ts';
 import { VariantSet } from '../variant-set.ts';
 
+type Place = NonNullable<FileProblem['place']>;
+
 /** Something wrong, and where. */
 export type Located = Pick<FileProblem, 'place' | 'message'>;
 
@@ -328,19 +330,12 @@ function refuse(message: string, place?: Place): Parsed {
   return fail({ problems: [{ place, message }], rest: undefined, isOther: false });
 }
 
-/** From 1, as editors count. */
-interface Place {
-  readonly line: number;
-  /** Undefined: only the line is known. */
-  readonly column?: number | undefined;
-}
-
 /** Something wrong with one file, for the log, for `status` and for `validate`. */
 export interface FileProblem {
   /** As found below the configured path. */
   readonly file: string;
-  /** Undefined where the format has no lines or the place is not known. */
-  readonly place: Place | undefined;
+  /** From 1, as editors count. Undefined where the format has no lines or the place is not known; or only the column. */
+  readonly place: { readonly line: number; readonly column?: number | undefined } | undefined;
   readonly message: string;
   /** The types of which something is refused. */
   readonly types: readonly TypeUrl[];
