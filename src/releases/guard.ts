@@ -6,11 +6,11 @@ import { assignmentType, endpointsIn } from '../model/endpoints.ts';
 import { includes, nameKey } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import type { Gate, HeldVariant, PendingName, ReleasedSize, RemovalCount } from '../model/rollout.ts';
+import type { Gate, HeldVariant, PendingName, ReleasedSize } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
-import { type Change, type HeardChange, type Opinion, objection, type VerdictSource } from './changes.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './changes.ts';
 import { type RolloutSettings, type Verdict, verdictOn } from './judge.ts';
 import type { WaitingNames } from './waiting.ts';
 
@@ -448,21 +448,21 @@ export interface RemovalLimit {
   readonly maxRemovalHoldMs: number;
 }
 
-interface Excess extends HeldRemovals {
-  readonly released: number;
-  readonly limit: RemovalLimit;
-  readonly names: readonly PendingName[];
-}
-
-/** All that waits of an upstream and a type. `unjudged`: what of it no operator has let through. */
-type Removals = RemovalCount & Readonly<Record<'unjudged', readonly PendingName[]>>;
+/** What of an upstream and a type is too much. `names`: what of it no operator has let through. `recent`: the reason. */
+type Excess = HeldRemovals &
+  Readonly<{
+    upstream: string;
+    names: readonly PendingName[];
+    recent: ReadonlySet<PendingName>;
+    reason: string;
+  }>;
 
 /** Holds a change that removes more than `max_removal_percent` of what its upstream has of a type. */
 export class RemovalLimits implements VerdictSource {
   readonly #gate: Gate;
   readonly #limits: () => readonly RemovalLimit[];
-  /** Of what waits now, by upstream and type. */
-  readonly #excesses = new Map<string, Excess>();
+  /** Of what waits now. */
+  #excesses: readonly Excess[] = [];
   /**
    * By `nameKey`: since when, and whether an operator has let it through. What is frozen or queued waits for something else,
    * and is judged anew after that.
@@ -475,7 +475,6 @@ export class RemovalLimits implements VerdictSource {
   }
 
   look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
-    this.#excesses.clear();
     const removed = changes.flatMap(({ change }) => change.names.filter((one) => one.removed));
     const judgedOf = ({ key, since }: PendingName) => {
       const known = this.#judged.get(key);
@@ -483,71 +482,51 @@ export class RemovalLimits implements VerdictSource {
       return known !== undefined && known.since >= since ? known : { since: now, isWaived: false };
     };
     this.#judged = new Map(removed.map((one) => [one.key, judgedOf(one)]));
-    const known = new Map<string, Removals>();
-    const removals = (upstream: string, type: TypeUrl): Removals =>
-      getOrMake(known, keyOf(upstream, type), () => {
-        const own = removed.filter((one) => one.upstream === upstream && one.type === type);
-        const unjudged = own.filter((one) => this.#isUnjudged(one));
-        return { ...this.#gate.removals({ upstream, type }), unjudged };
-      });
+    this.#excesses = this.#limits().flatMap((limit) => this.#excessesOf(limit, removed, now));
     return changes.map(({ change }) => {
-      const all = [...this.#excessesOf(change, now, removals)];
-      for (const one of all) {
-        const key = keyOf(one.limit.name, one.type);
-        if (!this.#excesses.has(key)) this.#excesses.set(key, one);
-      }
-      const [first] = all;
-      return objection(first && { cause: 'removals', reason: textOf(first), names: change.keys });
+      const found = this.#excesses.find(({ recent }) => change.names.some((one) => recent.has(one)));
+      return objection(found && { cause: 'removals', reason: found.reason, names: change.keys });
     });
   }
 
-  /** What a change removes too much of. What has waited for long enough is no reason any more. */
-  *#excessesOf(
-    { names }: Change,
+  /** What of this is too much. What has waited for long enough is no reason any more. */
+  #excessesOf(
+    { name: upstream, maxRemovalPercent, maxRemovalHoldMs }: RemovalLimit,
+    all: readonly PendingName[],
     now: number,
-    removals: (upstream: string, type: TypeUrl) => Removals,
-  ): Iterable<Excess> {
-    for (const limit of this.#limits()) {
-      const { name: upstream, maxRemovalPercent, maxRemovalHoldMs } = limit;
-      if (maxRemovalPercent === undefined) continue;
-      const sinceOf = ({ key, since }: PendingName): number => this.#judged.get(key)?.since ?? since;
-      const isRecent = (one: PendingName): boolean => now < sinceOf(one) + maxRemovalHoldMs;
-      const own = names.filter((one) => this.#isUnjudged(one) && one.upstream === upstream && isRecent(one));
-      for (const type of new Set(own.map((one) => one.type))) {
-        const { removed, released, unjudged } = removals(upstream, type);
-        const recent = unjudged.filter(isRecent);
-        if (Math.min(removed, recent.length) * 100 <= maxRemovalPercent * released) continue;
-        const since = recent.reduce((first, one) => Math.min(first, sinceOf(one)), now);
-        yield { type, count: Math.min(removed, unjudged.length), since, released, limit, names: unjudged };
-      }
-    }
-  }
-
-  #isUnjudged({ removed, key }: PendingName): boolean {
-    return removed && this.#judged.get(key)?.isWaived !== true;
+  ): readonly Excess[] {
+    if (maxRemovalPercent === undefined) return [];
+    const sinceOf = ({ key }: PendingName): number => this.#judged.get(key)?.since ?? now;
+    const own = all.filter(
+      (one) => one.upstream === upstream && this.#judged.get(one.key)?.isWaived !== true,
+    );
+    return [...Map.groupBy(own, ({ type }) => type)].flatMap(([type, names]) => {
+      const recent = new Set(names.filter((one) => now < sinceOf(one) + maxRemovalHoldMs));
+      if (recent.size === 0) return [];
+      const { removed, released } = this.#gate.removals({ upstream, type });
+      if (Math.min(removed, recent.size) * 100 <= maxRemovalPercent * released) return [];
+      const count = Math.min(removed, names.length);
+      const since = recent.values().reduce((first, one) => Math.min(first, sinceOf(one)), now);
+      const reason = `${count} of ${released} ${typeInfo(type).short} of ${upstream} would be removed: max_removal_percent is ${maxRemovalPercent}`;
+      return { type, count, since, upstream, names, recent, reason };
+    });
   }
 
   held(upstream: string): readonly HeldRemovals[] {
-    return [...this.#excesses.values()].filter(({ limit }) => limit.name === upstream);
+    return this.#excesses.filter((one) => one.upstream === upstream);
   }
 
   /** Whether that many are removed is for the canaries to judge now. How many. */
   waive(upstream: string, type: TypeUrl | undefined): number {
-    let count = 0;
-    for (const [key, one] of this.#excesses) {
-      if (!includes({ upstream, type }, { upstream: one.limit.name, type: one.type })) continue;
-      for (const name of one.names) {
-        const judged = this.#judged.get(name.key);
-        if (judged !== undefined) judged.isWaived = true;
-      }
-      this.#excesses.delete(key);
-      count += one.count;
+    const isMeant = (one: Excess): boolean => includes({ upstream, type }, one);
+    const { waived = [], left = [] } = Object.groupBy(this.#excesses, (one) =>
+      isMeant(one) ? 'waived' : 'left',
+    );
+    this.#excesses = left;
+    for (const { key } of waived.flatMap(({ names }) => names)) {
+      const judged = this.#judged.get(key);
+      if (judged !== undefined) judged.isWaived = true;
     }
-    return count;
+    return waived.reduce((sum, { count }) => sum + count, 0);
   }
 }
-
-const textOf = ({ count, released, type, limit: { name, maxRemovalPercent } }: Excess): string =>
-  `${count} of ${released} ${typeInfo(type).short} of ${name} would be removed: max_removal_percent is ${maxRemovalPercent}`;
-
-const keyOf = (upstream: string, type: TypeUrl): string => JSON.stringify([upstream, type]);

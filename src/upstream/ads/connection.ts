@@ -129,7 +129,7 @@ export class AdsConnection {
   #state: State = { kind: 'stopped' };
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
-  readonly #health: EndpointHealth;
+  readonly health: EndpointHealth;
   /** Why a stream ended last before any response. */
   #lastRefusal = '';
   #everConnected = false;
@@ -147,7 +147,7 @@ export class AdsConnection {
     this.conditions = new Conditions(options.log);
     this.#via = new AnnouncedVia(options.via, options.clock);
     this.#transport = options.transport ?? addressesTransport(grpcTransport(options), systemLookup, options);
-    this.#health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
+    this.health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
     this.#failover = new Failover(
       options.endpoints.length,
       new Backoff(backoff.initialMs, backoff.maxMs, random),
@@ -175,7 +175,7 @@ export class AdsConnection {
       staleSince: this.#staleSince,
       lastError: this.#lastError,
       warning: this.#via.warning,
-      refusedStreams: Math.max(this.#health.refused, this.#isRefused ? 1 : 0),
+      refusedStreams: Math.max(this.health.refused, this.#isRefused ? 1 : 0),
     };
   }
 
@@ -200,7 +200,7 @@ export class AdsConnection {
   /** A stream is about to be opened. */
   opening(stream: object): void {
     const { clock, resourceTimeoutMs } = this.options;
-    this.#health.opening(stream);
+    this.health.opening(stream);
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
@@ -211,7 +211,7 @@ export class AdsConnection {
   /** A response that can be read has arrived on a stream with this header. */
   answered(stream: object, via: string): void {
     this.#via.answered(via);
-    if (this.#health.answered(stream)) {
+    if (this.health.answered(stream)) {
       this.#refusesLess();
       this.#changed();
     }
@@ -226,11 +226,6 @@ export class AdsConnection {
     this.#changed();
   }
 
-  /** A stream waits to be opened for the first time. */
-  expects(stream: object): void {
-    this.#health.expects(stream);
-  }
-
   /**
    * A stream with this header ended before any response; without a code the relay has closed it. `isItsOwnFault`: whoever
    * ended it had read what it asks. True: the connection is given up.
@@ -240,7 +235,7 @@ export class AdsConnection {
     const state = this.#state;
     if (state.kind !== 'up') return false;
     const hasWorked = state.answered || state.silence === 'accepted';
-    if (this.#health.refuses(stream, hasWorked, isItsOwnFault)) {
+    if (this.health.refuses(stream, hasWorked, isItsOwnFault)) {
       const seconds = formatSeconds((this.options.resourceTimeoutMs ?? 0) / 1000);
       const since = hasWorked ? `for ${seconds} each stream has ended without a response: ` : '';
       this.#reject(`${since}${reason}`);
@@ -261,19 +256,19 @@ export class AdsConnection {
    * each new stream: both are logged once.
    */
   ended(stream: object, reason: string): void {
-    this.#health.ended(stream);
+    this.health.ended(stream);
     const fields = { endpoint: this.#name(this.#failover.current), reason };
     this.conditions.add('ended', reason, 'warn', 'a stream ended, and another one is opened', fields);
   }
 
   /** The stream is not needed any more: its failure does not count any longer. */
   closed(stream: object): void {
-    this.#health.closed(stream);
+    this.health.closed(stream);
     this.#refusesLess();
   }
 
   #refusesLess(): void {
-    if (this.#health.refused > 0) return;
+    if (this.health.refused > 0) return;
     this.conditions.forget('stream');
     // What it failed by, until it works again, stays.
     const works = this.#state.kind === 'up' && this.#state.answered;
@@ -298,7 +293,7 @@ export class AdsConnection {
     state.silence = 'accepted';
     this.#failover.acceptSilence();
     this.#isRefused = false;
-    if (this.#health.refused === 0) this.#lastError = '';
+    if (this.health.refused === 0) this.#lastError = '';
     // A control plane that lost nothing but what is held may never say so: that is no reason to call it out of date.
     this.#staleSince = undefined;
     this.#changed();
@@ -331,7 +326,7 @@ export class AdsConnection {
     this.#state = new Up(channel, endpoint, this.options.clock.monotonic());
     const isRecovery = this.#failover.connected();
     this.#watchPreferred();
-    this.#health.startOver();
+    this.health.startOver();
     this.#everConnected = true;
     if (isRecovery) this.#recovered(endpoint);
     for (const user of [...this.#users()]) user.up();
@@ -377,7 +372,7 @@ export class AdsConnection {
   /** The connection is over, and may have worked for a while. */
   #credit({ since, asked }: Up): void {
     const { clock, backoff } = this.options;
-    const workedAt = asked ? this.#health.workedAt : clock.monotonic();
+    const workedAt = asked ? this.health.workedAt : clock.monotonic();
     if (workedAt - since >= backoff.maxMs) this.#failover.lasted();
   }
 

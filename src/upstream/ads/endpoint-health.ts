@@ -54,14 +54,9 @@ export class EndpointHealth {
     this.#workedAt = this.#clock.monotonic();
   }
 
-  /** It will be opened. */
-  expects(stream: object): void {
-    this.#known(stream);
-  }
-
   /** One that the relay itself opens anew goes on. */
   opening(stream: object): void {
-    const known = this.#known(stream);
+    const known = this.known(stream);
     if (known.openSince !== undefined) return;
     known.openSince = this.#clock.monotonic();
     known.isItsOwnFault = false;
@@ -95,7 +90,7 @@ export class EndpointHealth {
    * it fails once no open stream may still be answered. `isItsOwnFault`: whoever ended it had read what it asks.
    */
   refuses(stream: object, hasWorked: boolean, isItsOwnFault: boolean): boolean {
-    const known = this.#known(stream);
+    const known = this.known(stream);
     const now = this.#clock.monotonic();
     const { isNew } = known;
     const worked = this.#end(known);
@@ -111,7 +106,8 @@ export class EndpointHealth {
     return isRefusal && this.#refusesAll();
   }
 
-  #known(stream: object): Known {
+  /** Of one that is open, or waits to be opened for the first time. */
+  known(stream: object): Known {
     return getOrMake(this.#streams, stream, () => new Known());
   }
 

@@ -366,7 +366,7 @@ class AdsStream {
     this.machine.adopt(state, endpoint === this.#lastEndpoint);
     if (isNew && before.machine.isUnused) {
       this.#backoff.continueFrom(before.#backoff);
-      this.#connection.expects(this);
+      this.#connection.health.known(this);
       this.#openLater();
     } else {
       this.#flushSoon();

@@ -60,7 +60,7 @@ export class Suspicion {
 
   /** The suspects that are subscribed now. */
   *suspects(): Iterable<Suspect & { readonly streamId: StreamId }> {
-    for (const { type, streamId, interests, suspected } of this.#all()) {
+    for (const { type, streamId, interests, suspected } of this.#groups.values()) {
       if (suspected !== undefined && interests > 0) yield { type, streamId, ...suspected };
     }
   }
@@ -228,10 +228,12 @@ export class Suspicion {
     const isStable = openedAt !== undefined && now - openedAt >= this.#stableAfterMs;
     const unknown = isForUnknownTypes(home);
     const hasSuspects = (): boolean =>
-      this.#all().some(
-        (group) =>
-          isForUnknownTypes(group.home) === unknown && group.suspected !== undefined && group.interests > 0,
-      );
+      this.#groups
+        .values()
+        .some(
+          (group) =>
+            isForUnknownTypes(group.home) === unknown && group.suspected !== undefined && group.interests > 0,
+        );
     return (quickEnds > 1 && !isStable) || hasSuspects();
   }
 
@@ -276,7 +278,7 @@ export class Suspicion {
   #isolatedStreams(unknown: boolean): Set<StreamId> {
     const used = new Set<StreamId>();
     const streams = new Set<StreamId>();
-    for (const { streamId, home } of this.#all()) {
+    for (const { streamId, home } of this.#groups.values()) {
       used.add(streamId);
       if (isIsolated(streamId) && isForUnknownTypes(home) === unknown) streams.add(streamId);
     }
@@ -286,11 +288,7 @@ export class Suspicion {
   }
 
   #groupsOn(streamId: StreamId): readonly SubscriptionGroup[] {
-    return [...this.#all().filter((group) => group.streamId === streamId)];
-  }
-
-  #all(): IteratorObject<SubscriptionGroup, undefined> {
-    return this.#groups.values();
+    return [...this.#groups.values().filter((group) => group.streamId === streamId)];
   }
 
   /** A type's wildcard and its names are never on one stream. */
