@@ -50,10 +50,8 @@ export class LoadView {
   /** What a report says of clusters. */
   add(of: ReportingClass, payer: Payer, clusters: readonly ReadCluster[]): void {
     const window = this.#windowAt(this.#clock.monotonic());
-    const rows = window.classes.get(of.id)?.rows;
     for (const one of clusters) {
-      const row =
-        (rows ?? window.classes.get(of.id)?.rows)?.get(one.name) ?? made(window, of, payer, one.name);
+      const row = window.classes.get(of.id)?.rows.get(one.name) ?? made(window, of, payer, one.name);
       if (row !== undefined) addCounts(row, one);
     }
   }

@@ -1,4 +1,4 @@
-import type { ChangeCourse } from '../model/change.ts';
+import type { Answers, ChangeCourse } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import type { Gate, MaskReason, PendingName } from '../model/rollout.ts';
 import { counted } from '../model/text.ts';
@@ -32,10 +32,7 @@ export function resultOf(
 export interface RolloutEvents {
   counted(result: RolloutResult): void;
   /** How many canaries have accepted these, or rejected something of them; `areAll`: they have accepted all of it. */
-  canariesSaid(
-    names: readonly PendingName[],
-    said: { readonly accepted: number; readonly rejected: number; readonly areAll: boolean },
-  ): void;
+  canariesSaid(names: readonly PendingName[], said: Answers & { readonly areAll: boolean }): void;
   /** Everybody gets these changes now. `milliseconds`: how long they have waited. */
   released(names: readonly PendingName[], milliseconds: number): void;
   /** Of all changes. */

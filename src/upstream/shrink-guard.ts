@@ -9,7 +9,9 @@ import {
   type Transaction,
   transaction,
 } from '../model/transaction.ts';
+import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals, UpstreamSink } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
 import { VariantSet } from './variant-set.ts';
 
 interface GuardedVariant extends Removal {
@@ -37,12 +39,10 @@ interface ShrinkGuardOptions {
   /** The upstream is connected and answers: nothing is removed during an outage. */
   readonly current: () => boolean;
   readonly clock: Clock;
+  /** With the upstream's name in each line. */
+  readonly log: Pick<Log, 'info' | 'warn'>;
   /** So many removals of a type are held back now. */
   readonly held: (type: TypeUrl, count: number) => void;
-  /** More than the limit would go: a change of state, not each removal. */
-  readonly alarm: (type: TypeUrl, count: number, cached: number) => void;
-  /** Nothing is held back any more, for this reason. */
-  readonly over: (type: TypeUrl, how: EndOfHold, count: number) => void;
 }
 
 type EndOfHold = 'came again' | 'released' | 'held for too long' | 'within the limit';
@@ -250,7 +250,7 @@ export class ShrinkGuard implements UpstreamSink {
     cached: readonly GuardedVariant[],
   ): void {
     const { type, version } = incoming;
-    const { clock, current } = this.#options;
+    const { clock, current, log } = this.#options;
     const known = watched.pending;
     const pending: NonNullable<WatchedType['pending']> = known ?? {
       since: clock.now(),
@@ -270,7 +270,13 @@ export class ShrinkGuard implements UpstreamSink {
     const resolved = incoming.resolved.filter((interest) => !waiting.has(interest));
     this.#sink.apply({ ...incoming, resolved });
     this.#options.held(type, this.#count(type));
-    if (known === undefined) this.#options.alarm(type, pending.variants.size, watched.most);
+    // A change of state, not each removal.
+    if (known === undefined)
+      log.warn('removals are held back: they exceed max_removal_percent', {
+        type: typeInfo(type).short,
+        removals: pending.variants.size,
+        cached: watched.most,
+      });
     if (pending.variants.size === 0) {
       this.#release(watched, 'came again');
       return;
@@ -308,7 +314,8 @@ export class ShrinkGuard implements UpstreamSink {
       this.#sink.apply(transaction({ holder, type, version, removals, resolved }));
     }
     this.#options.held(type, this.#count(type));
-    this.#options.over(type, how, removals.length);
+    const fields = { type: typeInfo(type).short, how, removed: removals.length };
+    this.#options.log.info('no removals are held back any more', fields);
     return removals.length;
   }
 

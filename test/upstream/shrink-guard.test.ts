@@ -39,8 +39,10 @@ class Bench {
         clock: this.clock,
         guards: () => true,
         held: () => {},
-        alarm: (_, count, cached) => this.events.push(`alarm ${count} of ${cached}`),
-        over: (_, how, count) => this.events.push(`${how} ${count}`),
+        log: {
+          warn: (_, { removals, cached } = {}) => this.events.push(`alarm ${removals} of ${cached}`),
+          info: (_, { how, removed } = {}) => this.events.push(`${how} ${removed}`),
+        },
       },
     );
   }
