@@ -1,6 +1,6 @@
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
 import type { Row, RowBatch } from '../../src/cache/persistence/records.ts';
-import { Decoder, encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/rows.ts';
+import { Decoder, encode, takeSnapshot } from '../../src/cache/persistence/rows.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import { type Clock, WallTime } from '../../src/model/clock.ts';
@@ -57,7 +57,7 @@ export class Saving {
   readonly #saved: SavedCache;
   readonly #excluded: ReadonlySet<TypeUrl>;
   readonly #clock: Clock;
-  readonly #stored = new StoredPayloads();
+  readonly #stored = new Set<string>();
   #store: Store | undefined;
   /** Written together, and lost together if the relay dies meanwhile. */
   #writing: readonly RowBatch[] | undefined;
@@ -91,7 +91,7 @@ export class Saving {
     decoder.take(this.#saved.read());
     const restored = decoder.finish();
     if (!restored.ok) throw new Error(restored.error);
-    this.#stored.loaded(decoder.payloads);
+    for (const digest of decoder.payloads) this.#stored.add(digest);
     return restored.value;
   }
 
@@ -123,12 +123,11 @@ export class Saving {
   #take(): void {
     if (this.#store === undefined || this.journal.since === undefined) return;
     const snapshot = takeSnapshot(this.#store.tables, this.journal.take(), this.#excluded);
-    this.#writing = [...encode(snapshot, this.#stored, new WallTime(this.#clock))];
+    this.#writing = [...encode(snapshot, this.#stored, this.#stored, new WallTime(this.#clock))];
   }
 
   #commit(): void {
     for (const part of this.#writing ?? []) this.#saved.put(part);
     this.#writing = undefined;
-    this.#stored.committed([]);
   }
 }

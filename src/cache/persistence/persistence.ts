@@ -11,14 +11,7 @@ import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
 import type { Reply } from './disk-server.ts';
 import type { DiskError } from './records.ts';
-import {
-  type ChangeSource,
-  Decoder,
-  encode,
-  type SnapshotRow,
-  StoredPayloads,
-  takeSnapshot,
-} from './rows.ts';
+import { type ChangeSource, Decoder, encode, type SnapshotRow, takeSnapshot } from './rows.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
@@ -66,7 +59,8 @@ export class Persistence {
   readonly #excluded: ReadonlySet<TypeUrl>;
   /** The store reports its changes here. */
   readonly journal: Dirty;
-  #payloads = new StoredPayloads();
+  /** Digests of the payloads that are on disk. */
+  #payloads = new Set<string>();
   /** The disk must be opened before use. `discard`: why its file is to be set aside then. */
   #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
   /** How often in a row something failed. */
@@ -185,7 +179,7 @@ export class Persistence {
 
   /** The disk is empty or its content is not known: everything is written anew. */
   #startOver(): void {
-    this.#payloads = new StoredPayloads();
+    this.#payloads.clear();
     this.journal.all();
   }
 
@@ -246,11 +240,7 @@ export class Persistence {
     const taken = this.journal.take();
     const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
     const written = await this.#transact(snapshot, taken.everything);
-    if (written.ok) {
-      this.#payloads.committed(written.value);
-      return undefined;
-    }
-    this.#payloads.rolledBack();
+    if (written.ok) return undefined;
     this.journal.putBack(taken);
     return written.error;
   }
@@ -258,17 +248,22 @@ export class Persistence {
   async #transact(
     snapshot: readonly SnapshotRow[],
     everything: boolean,
-  ): Promise<Result<readonly string[], DiskError>> {
+  ): Promise<Result<unknown, DiskError>> {
     const { disk } = this.#options;
     const now = JSON.stringify(this.#state());
     const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
-    if (everything) this.#payloads = new StoredPayloads();
-    for (const part of encode(snapshot, this.#payloads, this.#times)) {
+    if (everything) this.#payloads.clear();
+    const added = new Set<string>();
+    for (const part of encode(snapshot, this.#payloads, added, this.#times)) {
       const put = await disk.put(part);
       if (!put.ok) return put;
     }
-    return disk.commit(now);
+    const dropped = await disk.commit(now);
+    if (!dropped.ok) return dropped;
+    for (const digest of added) this.#payloads.add(digest);
+    for (const digest of dropped.value) this.#payloads.delete(digest);
+    return dropped;
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
@@ -345,7 +340,7 @@ export class Persistence {
     const restored = decoded.value;
     const { sessions, revision } = state;
     this.#restored = { changes: restored.changes, lastRevision: revision, sessions };
-    this.#payloads.loaded(decoder.payloads);
+    this.#payloads = new Set(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
       subscriptions: restored.interests.length,

@@ -15,7 +15,7 @@ import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
 import { deltaVersionOf } from '../../model/payloads.ts';
 import type { Payload, Ttl, Variant } from '../../model/resource.ts';
-import { attempt, fail, ok, type Result } from '../../model/result.ts';
+import { attempt, fail, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers, isCollection } from '../../model/selection.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../../model/transaction.ts';
@@ -237,38 +237,14 @@ function changeRow(type: TypeUrl, revision: number, change: Change | undefined):
 const partRows = 500;
 const partBytes = 1024 * 1024;
 
-/** Which payloads are on disk, by their digests. */
-export class StoredPayloads {
-  readonly #digests = new Set<string>();
-  /** Of the transaction under way. */
-  #added: string[] = [];
-
-  /** True the first time: it has to be sent along. */
-  add(digest: string): boolean {
-    if (this.#digests.has(digest)) return false;
-    this.#digests.add(digest);
-    this.#added.push(digest);
-    return true;
-  }
-
-  loaded(digests: Iterable<string>): void {
-    for (const digest of digests) this.#digests.add(digest);
-  }
-
-  committed(dropped: readonly string[]): void {
-    this.#added = [];
-    for (const digest of dropped) this.#digests.delete(digest);
-  }
-
-  rolledBack(): void {
-    this.committed(this.#added);
-  }
-}
-
-/** A snapshot as rows, in parts. A payload comes with or before the first row that refers to it. */
+/**
+ * A snapshot as rows, in parts. A payload comes with or before the first row that refers to it, unless it is on disk.
+ * `added`: takes the digests of those that come. Both are digests.
+ */
 export function* encode(
   snapshot: readonly SnapshotRow[],
-  stored: StoredPayloads,
+  stored: ReadonlySet<string>,
+  added: Set<string>,
   times: WallTime,
 ): Iterable<RowBatch> {
   let rows: Row[] = [];
@@ -277,7 +253,8 @@ export function* encode(
   for (const { kind, type, key, body, variants } of snapshot) {
     const named = payloadsOf(variants);
     for (const [digest, { bytes }] of named) {
-      if (!stored.add(digest)) continue;
+      if (stored.has(digest) || added.has(digest)) continue;
+      added.add(digest);
       payloads.push({ digest, bytes });
       size += bytes.length;
     }
@@ -403,13 +380,15 @@ export class Decoder {
   }
 
   take({ rows, payloads }: RowBatch): void {
-    this.#try(() => {
+    if (this.#problem !== undefined) return;
+    const taken = attempt(() => {
       for (const row of rows) {
         if (row.kind === 'resource') this.#resource(row);
         else this.#later.push(row);
       }
       for (const { digest, bytes } of payloads) this.#slot(digest).bytes = bytes;
-    });
+    }, String);
+    if (!taken.ok) this.#problem = taken.error;
   }
 
   /** The digests of all payloads. */
@@ -419,24 +398,16 @@ export class Decoder {
 
   /** The error says that it is not what `encode` wrote. */
   finish(): Result<Restored & Pick<RecordedChanges, 'changes'>> {
-    const interests: InterestState[] = [];
-    const versions: Restored['versions'][number][] = [];
-    const changes: Change[] = [];
-    this.#try(() => {
-      for (const row of this.#later) if (row.kind === 'interest') interests.push(...this.#interest(row));
-      for (const row of this.#later) if (row.kind === 'version') versions.push(...this.#version(row));
-      for (const row of this.#later) if (row.kind === 'change') changes.push(this.#change(row));
-    });
     if (this.#problem !== undefined) return fail(this.#problem);
-    if (this.#payloads.values().some(({ bytes }) => bytes === pending)) return fail('a payload is missing');
-    changes.sort((a, b) => a.revision - b.revision);
-    return ok({ resources: this.#resources, interests, versions, changes });
-  }
-
-  #try(read: () => void): void {
-    if (this.#problem !== undefined) return;
-    const tried = attempt(read, String);
-    if (!tried.ok) this.#problem = tried.error;
+    const { interest = [], version = [], change = [] } = Object.groupBy(this.#later, ({ kind }) => kind);
+    const read = attempt(() => {
+      const interests = interest.flatMap((row) => this.#interest(row));
+      const versions = version.flatMap((row) => this.#version(row));
+      const changes = change.map((row) => this.#change(row)).toSorted((a, b) => a.revision - b.revision);
+      return { resources: this.#resources, interests, versions, changes };
+    }, String);
+    const isMissing = read.ok && this.#payloads.values().some(({ bytes }) => bytes === pending);
+    return isMissing ? fail('a payload is missing') : read;
   }
 
   #resource(row: Row): void {
@@ -493,7 +464,7 @@ export class Decoder {
     return { milliseconds, deadline: clock.monotonic() + Math.min(milliseconds, endsAt - clock.now()) };
   }
 
-  #interest(row: Row): InterestState[] {
+  #interest(row: Row): readonly InterestState[] {
     const type = typeUrl(row.type);
     const [selector, key] = interestKeyParts.parse(JSON.parse(row.key));
     const interest: Interest = { type, selector: resourceName(selector), parameters: readParameters(key) };
