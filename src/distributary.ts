@@ -13,8 +13,8 @@ import type { Request } from './admin/requests.ts';
 import { discardedFacts } from './admin/rollout-status.ts';
 import type { Answer, Call, DiskFacts, PageFacts, RefusedConfiguration, Usage } from './admin/service.ts';
 import { WorkerDisk } from './cache/persistence/disk.ts';
-import { DiskProblem, diskError, lockedText } from './cache/persistence/disk-error.ts';
 import { Persistence, type UpstreamIdentity } from './cache/persistence/persistence.ts';
+import { DiskProblem, diskError, lockedText } from './cache/persistence/records.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
@@ -30,9 +30,10 @@ import { takeFigures } from './observe/figures.ts';
 import { type RecentLine, withRecentLines } from './observe/log.ts';
 import { type RelayFacts, rolloutStates } from './observe/metrics.ts';
 import type { Reading } from './observe/series.ts';
+import { History } from './releases/history.ts';
 import { Recorder } from './releases/recorder.ts';
-import { parametersObjection } from './releases/reload-objection.ts';
 import { RolloutFile } from './releases/rollout-file.ts';
+import { parametersObjection } from './releases/seams.ts';
 import {
   dumpInForce,
   effectSummary,
@@ -128,14 +129,12 @@ export class Distributary {
             : undefined;
         },
       );
-    const recorder = new Recorder(
-      {
-        clock: systemClock,
-        limits: () => this.#config.history,
-        written: ({ type, revision }) => this.#persistence?.journal.change(type, revision),
-      },
-      () => this.#config.workers === 0,
+    const history = new History(
+      systemClock,
+      () => this.#config.history,
+      ({ type, revision }) => this.#persistence?.journal.change(type, revision),
     );
+    const recorder = new Recorder(history, systemClock, () => this.#config.workers === 0);
     this.#recorder = recorder;
     const core = new Core(
       mode.configOf(config),

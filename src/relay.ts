@@ -1,4 +1,4 @@
-import { type CatalogReader, type Restored, SideStores, type Store } from './cache/store.ts';
+import { type CatalogReader, type Restored, type Store, sideStores } from './cache/store.ts';
 import type { StoreOptions } from './cache/type-table.ts';
 import { type FetchAdmission, FetchCalls } from './downstream/polls/fetch-calls.ts';
 import { Polls, type RefusesPolls } from './downstream/polls/polls.ts';
@@ -13,7 +13,7 @@ import { getOrMake } from './model/maps.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import { isCollection } from './model/selection.ts';
-import type { Holder, Interest, Put, Restamp, Transaction } from './model/transaction.ts';
+import type { Holder, Interest, InterestContent, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import { unclaimed } from './upstream/claims.ts';
@@ -73,12 +73,14 @@ const expiriesPerTurn = 2000;
 export class Relay implements UpstreamSink {
   /** Where each side has an upstream: what canaries see is delivered here. */
   readonly canarySink: UpstreamSink = {
-    apply: (transaction) => this.#apply(transaction, 'canary'),
-    restamp: (restamp) => this.#publish(this.#stores.restamp(restamp, 'canary')),
+    apply: (transaction) => this.#apply(transaction, this.#stores.canary),
+    restamp: (restamp) => this.#publish(this.#stores.canary.restamp(restamp)),
     changed: () => this.changed(),
     endIfIdle: (interest) => this.endIfIdle(interest),
   };
-  readonly #stores: SideStores;
+  /** The same for both sides, if they share one. */
+  readonly #stores: Readonly<Record<Side, Store>>;
+  readonly #eachStore: ReadonlySet<Store>;
   readonly views: Views;
   readonly server: XdsServer;
   readonly polls: Polls;
@@ -105,7 +107,7 @@ export class Relay implements UpstreamSink {
   constructor(options: RelayOptions) {
     const { clock, events } = options;
     this.#options = options;
-    this.#stores = new SideStores(
+    this.#stores = sideStores(
       {
         ...options,
         ambiguous: events.ambiguous,
@@ -115,17 +117,18 @@ export class Relay implements UpstreamSink {
       },
       options.upstreamPerSide === true,
     );
+    this.#eachStore = new Set(Object.values(this.#stores));
     this.views = new Views({
       ...options,
       lookedUp: events.lookedUp,
       answered: events.answered,
-      catalogs: this.#stores.catalogs,
+      catalogs: { released: this.catalogOf('released'), canary: this.catalogOf('canary') },
       interests: {
         subscribe: (interest) => this.#subscribe(interest),
         resubscribe: (interest) => this.#each(interest, (upstream) => upstream.resubscribe?.(interest)),
         unsubscribe: (interest, why) => this.#unsubscribe(interest, why),
         markIdle: (interest) => this.#each(interest, (upstream) => upstream.markIdle?.(interest)),
-        contentOf: (interest) => this.#stores.contentOf(interest),
+        contentOf: (interest) => this.#contentOf(interest),
         markActive: (interest) => this.#each(interest, (upstream) => upstream.markActive?.(interest)),
       },
     });
@@ -159,12 +162,12 @@ export class Relay implements UpstreamSink {
 
   /** What the clients of a side see. */
   catalogOf(side: Side): CatalogReader {
-    return this.#stores.catalogs[side];
+    return this.#stores[side].sides[side];
   }
 
   /** What a side has under a name. */
   variantsOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    return this.#stores.variantsOf(type, name, side);
+    return this.#stores[side].held.contentOf(type, name, side);
   }
 
   /** What holds changes back from the clients that are no canaries. */
@@ -242,11 +245,11 @@ export class Relay implements UpstreamSink {
   }
 
   apply(transaction: Transaction): void {
-    this.#apply(this.#withoutOthers(transaction), 'released');
+    this.#apply(this.#withoutOthers(transaction), this.store);
   }
 
   restamp(restamp: Restamp): void {
-    this.#publish(this.#stores.restamp(restamp, 'released'));
+    this.#publish(this.store.restamp(restamp));
   }
 
   changed(): void {
@@ -341,10 +344,9 @@ export class Relay implements UpstreamSink {
 
   /** Another one answers these from now on: of what is not cached nothing is known until then. Returns that. */
   #forgetAbsent(interests: readonly Interest[]): readonly Interest[] {
-    const absent = interests.filter((interest) => !this.#stores.holds(interest));
+    const absent = interests.filter((one) => !this.#eachStore.values().some((store) => store.holds(one)));
     for (const [type, unresolved] of Map.groupBy(absent, (interest) => interest.type))
-      for (const side of this.#stores.separate)
-        this.#publish(this.#stores.restamp({ type, moves: [], unresolved }, side));
+      for (const store of this.#eachStore) this.#publish(store.restamp({ type, moves: [], unresolved }));
     return absent;
   }
 
@@ -356,32 +358,40 @@ export class Relay implements UpstreamSink {
     return true;
   }
 
-  #apply(transaction: Transaction, side: Side): void {
+  /** What would end with an interest. Bodies that both stores have are the same: they are counted for what is released. */
+  #contentOf(interest: Interest): InterestContent {
+    const { released, canary } = this.#stores;
+    const content = released.contentOf(interest);
+    return content.hasContent || canary === released ? content : canary.contentOf(interest);
+  }
+
+  /** `store`: of the side whose upstream says it, where each has one. */
+  #apply(transaction: Transaction, store: Store): void {
     const { traces, clock } = this.#options;
     const judgedAt = traces === undefined ? 0 : clock.monotonic();
-    const commit = this.#stores.apply(transaction, side);
+    const commit = store.apply(transaction);
     traces?.applied(transaction, commit, judgedAt);
     this.#publish(commit);
     traces?.published(commit);
-    this.#askForLapsed(transaction, side);
+    this.#askForLapsed(transaction, store);
     this.makeRoom();
   }
 
   /** Upstream prolongs what has expired here: it would not send the body before the content changes. */
-  #askForLapsed({ type, heartbeats }: Transaction, side: Side): void {
+  #askForLapsed({ type, heartbeats }: Transaction, store: Store): void {
     for (const { name, constraints } of heartbeats) {
-      if (this.#stores.has({ type, name, constraints }, side)) continue;
+      if (store.has({ type, name, constraints })) continue;
       for (const interest of this.store.naming(type, name, constraints))
         this.#each(interest, (upstream) => upstream.resubscribe?.(interest));
     }
   }
 
   #subscribe(interest: Interest): void {
-    this.#stores.addInterest(interest);
+    for (const store of this.#eachStore) store.addInterest(interest);
     this.makeRoom();
     this.#options.events.subscribed?.(interest);
     if (this.#each(interest, (upstream) => upstream.subscribe(interest))) return;
-    for (const side of this.#stores.separate) this.#apply(unclaimed(interest), side);
+    for (const store of this.#eachStore) this.#apply(unclaimed(interest), store);
   }
 
   #unsubscribe(interest: Interest, why: EndReason): void {
@@ -391,7 +401,7 @@ export class Relay implements UpstreamSink {
     this.#mayHoldUnwanted = true;
     try {
       // First: that nobody subscribes to it is nothing that upstream has said of it.
-      const commits = this.#stores.removeInterest(interest);
+      const commits = [...this.#eachStore].flatMap((store) => store.removeInterest(interest) ?? []);
       this.#each(interest, (upstream) => upstream.unsubscribe(interest));
       const left = before - this.store.variants(interest.type);
       if (left > 0 && why !== 'uncached') this.#options.events.evicted(why, left);
@@ -436,13 +446,14 @@ export class Relay implements UpstreamSink {
   readonly #expireDue = (): void => {
     const variants = this.#due.splice(0, expiriesPerTurn);
     if (this.#due.length > 0) this.#options.defer(this.#expireDue);
-    for (const { commit, count } of this.#stores.expire(variants)) {
-      this.#options.events.evicted('ttl', count);
-      this.#publish(commit);
-    }
+    for (const store of this.#eachStore)
+      for (const { commit, count } of store.expire(variants)) {
+        this.#options.events.evicted('ttl', count);
+        this.#publish(commit);
+      }
     for (const variant of variants) {
       // It was prolonged. Or the timer was early by a rounding, or as none is longer than 24 days.
-      const next = this.#stores.deadline(variant);
+      const next = Math.min(...this.#eachStore.values().map((store) => store.deadline(variant)));
       if (next < Number.POSITIVE_INFINITY) this.#expireAt(next, variant);
     }
   };

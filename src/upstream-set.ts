@@ -4,7 +4,6 @@ import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import { maxStampedDepth } from './model/constraints.ts';
 import { systemRandom } from './model/random.ts';
-import { typeInfo } from './model/types.ts';
 import type { HeldRemovals, UpdateMetrics, Upstream, UpstreamSink } from './model/upstream.ts';
 import type { Log } from './observe/log.ts';
 import { AdsUpstream } from './upstream/ads/ads-upstream.ts';
@@ -135,23 +134,10 @@ export class UpstreamSet {
       current: () =>
         upstream.kind === 'ads' ? made.state().staleSince === undefined : made.state().connected,
       clock: systemClock,
+      log: log.child({ upstream: name }),
       held: (type, count) => {
         metrics.set.heldRemovals(name, type).value = count;
       },
-      alarm: (type, count, cached) =>
-        log.warn('removals are held back: they exceed max_removal_percent', {
-          upstream: name,
-          type: typeInfo(type).short,
-          removals: count,
-          cached,
-        }),
-      over: (type, how, count) =>
-        log.info('no removals are held back any more', {
-          upstream: name,
-          type: typeInfo(type).short,
-          how,
-          removed: count,
-        }),
     });
     const made = this.#upstream(upstream, guard, tls);
     return { upstream: made, guard, tls };

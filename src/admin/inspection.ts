@@ -22,7 +22,7 @@ import { typeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { Checks } from '../releases/checks.ts';
-import type { Promoted } from '../releases/seams.ts';
+import type { Promoted } from '../releases/rollout.ts';
 import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';

@@ -5,7 +5,7 @@ import { typeInfo } from '../model/types.ts';
 import type { History } from '../releases/history.ts';
 import type { RolloutState } from '../releases/judge.ts';
 import type { RolloutReport } from '../releases/rollout.ts';
-import type { TrafficVerdict } from '../releases/traffic-verdict.ts';
+import type { TrafficVerdict } from '../releases/traffic.ts';
 import { timestamp } from './problem-parts.ts';
 import type { DiscardedFacts, Plain, RolloutSummary } from './service.ts';
 

@@ -178,21 +178,17 @@ export interface Restored {
   readonly versions: readonly { readonly type: TypeUrl; readonly holder: string; readonly version: string }[];
 }
 
-/** Variants have ended, as their time to live was over. */
-export interface Expired {
-  readonly commit: Commit;
-  /** How many. */
-  readonly count: number;
-}
-
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
   readonly held: HeldNames;
   /** What the clients of each side see. The store itself has what upstream says. */
   readonly sides: Readonly<Record<Side, CatalogReader>>;
+  readonly #side: Side | undefined;
 
-  constructor(options: StoreOptions) {
+  /** `side`: only its clients see it; left out: all do. */
+  constructor(options: StoreOptions, side?: Side) {
     super(new TypeTables(options), 'said');
+    this.#side = side;
     this.held = new HeldNames(this.tables);
     this.sides = {
       released: new CatalogReader(this.tables, 'released'),
@@ -253,9 +249,9 @@ export class Store extends CatalogReader {
 
   /**
    * Ends those of these variants whose time to live has passed: a heartbeat may have come. A commit for each type and
-   * version; the next one is made once the last was taken.
+   * version, with their number; the next one is made once the last was taken.
    */
-  *expire(variants: readonly VariantKey[]): Iterable<Expired> {
+  *expire(variants: readonly VariantKey[]): Iterable<{ readonly commit: Commit; readonly count: number }> {
     const now = this.tables.options.clock.monotonic();
     for (const [type, ofType] of Map.groupBy(variants, (variant) => variant.type)) {
       for (const [version, same] of Map.groupBy(ofType, (variant) => this.#versionAtEnd(variant, now))) {
@@ -422,12 +418,7 @@ export class Store extends CatalogReader {
     return Array.from(states, ({ interest }) => interest);
   }
 
-  #expire(
-    type: TypeUrl,
-    variants: readonly VariantKey[],
-    version: string | undefined,
-    now: number,
-  ): Expired | undefined {
+  #expire(type: TypeUrl, variants: readonly VariantKey[], version: string | undefined, now: number) {
     const table = this.tables.get(type);
     if (table === undefined) return undefined;
     const changes = this.#changesOf(type, undefined);
@@ -470,7 +461,11 @@ export class Store extends CatalogReader {
     const commit: Commit = { revision: this.revision, type, version, receivedAt, changed, resolved };
     const closed = held === undefined ? commit : this.held.close(held, commit);
     const { contents } = changes;
-    return contents === undefined ? closed : { ...closed, contents };
+    const made = contents === undefined ? closed : { ...closed, contents };
+    if (this.#side === undefined) return made;
+    // The views of the other side see nothing of it.
+    const nothing: Commit = { ...made, changed: new Map(), resolved: [] };
+    return { ...made, sides: { released: nothing, canary: nothing, [this.#side]: made } };
   }
 
   #changesOf(type: TypeUrl, held: HeldTransaction | undefined): CommitChanges {
@@ -571,89 +566,8 @@ function hasErrorSubscriber(
  * The store of both sides; or two, where each side has an upstream of its own (docs/adr/0130). Each of the two has every
  * interest, so a client that moves to the other side finds what it subscribes to.
  */
-export class SideStores {
-  /** The same for both, if the sides share one. */
-  readonly #stores: Readonly<Record<Side, Store>>;
-  /** What the clients of a side see. */
-  readonly catalogs: Readonly<Record<Side, CatalogReader>>;
-  /** The sides that have a store of their own; the released one's is for both if it is the only one. */
-  readonly separate: readonly Side[];
-
-  constructor(options: StoreOptions, separate: boolean) {
-    const released = new Store(options);
-    const canary = separate ? new Store({ ...options, beside: released.tables }) : released;
-    this.#stores = { released, canary };
-    this.catalogs = { released: released.sides.released, canary: canary.sides.canary };
-    this.separate = separate ? ['released', 'canary'] : ['released'];
-  }
-
-  /** Of both sides, or what is released. */
-  get released(): Store {
-    return this.#stores.released;
-  }
-
-  /** `side`: whose upstream says it, where each has one. */
-  apply(transaction: Transaction, side: Side): Commit {
-    return this.#seenBy(side, this.#stores[side].apply(transaction));
-  }
-
-  restamp(restamp: Restamp, side: Side): Commit {
-    return this.#seenBy(side, this.#stores[side].restamp(restamp));
-  }
-
-  *expire(variants: readonly VariantKey[]): Iterable<Expired> {
-    for (const side of this.separate) {
-      for (const { commit, count } of this.#stores[side].expire(variants))
-        yield { commit: this.#seenBy(side, commit), count };
-    }
-  }
-
-  /** `side`: as in `apply`. */
-  has(variant: VariantKey, side: Side): boolean {
-    return this.#stores[side].has(variant);
-  }
-
-  /** See Store. */
-  deadline(variant: VariantKey): number {
-    return Math.min(...this.separate.map((side) => this.#stores[side].deadline(variant)));
-  }
-
-  /** See Store. */
-  holds(interest: Interest): boolean {
-    return this.separate.some((side) => this.#stores[side].holds(interest));
-  }
-
-  addInterest(interest: Interest): void {
-    for (const side of this.separate) this.#stores[side].addInterest(interest);
-  }
-
-  removeInterest(interest: Interest): readonly Commit[] {
-    return this.#each((store) => store.removeInterest(interest));
-  }
-
-  /** Bodies that both stores have are the same: they are counted for what is released. */
-  contentOf(interest: Interest): InterestContent {
-    const { released, canary } = this.#stores;
-    const content = released.contentOf(interest);
-    return content.hasContent || canary === released ? content : canary.contentOf(interest);
-  }
-
-  /** What a side has under a name. */
-  variantsOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    return this.#stores[side].held.contentOf(type, name, side);
-  }
-
-  #each(change: (store: Store) => Commit | undefined): readonly Commit[] {
-    return this.separate.flatMap((side) => {
-      const commit = change(this.#stores[side]);
-      return commit === undefined ? [] : [this.#seenBy(side, commit)];
-    });
-  }
-
-  /** The views of the other side see nothing of it. */
-  #seenBy(side: Side, commit: Commit): Commit {
-    if (this.separate.length === 1) return commit;
-    const nothing: Commit = { ...commit, changed: new Map(), resolved: [] };
-    return { ...commit, sides: { released: nothing, canary: nothing, [side]: commit } };
-  }
+export function sideStores(options: StoreOptions, separate: boolean): Readonly<Record<Side, Store>> {
+  const released = new Store(options, separate ? 'released' : undefined);
+  if (!separate) return { released, canary: released };
+  return { released, canary: new Store({ ...options, beside: released.tables }, 'canary') };
 }

@@ -177,9 +177,8 @@ export class TypeTable {
   /** Names with something in any column. */
   readonly #globs = new GlobIndex();
   readonly #held = new Map<ResourceName, HeldName>();
-  /** Of those, what is pending, as it was told last; and of which that is another now. */
+  /** What is pending of those, as it was told last, and is still so. */
   readonly #pending = new Map<ResourceName, PendingName>();
-  readonly #notTold = new Set<ResourceName>();
   /** What upstream says. */
   readonly resources = new CachedResources(this.#globs, this.#held);
   readonly interests = new Interests();
@@ -498,22 +497,14 @@ export class TypeTable {
   /** What upstream says under a name is another, or what a side has of it. */
   pendingChanges(name: ResourceName): void {
     this.all.pending = undefined;
-    if (this.#held.has(name)) {
-      this.#notTold.add(name);
-    } else {
-      this.#pending.delete(name);
-      this.#notTold.delete(name);
-    }
+    this.#pending.delete(name);
   }
 
   /** The same object as long as nothing changes under a name. */
   pending(): Iterable<PendingName> {
-    for (const name of this.#notTold) {
-      const held = this.#held.get(name);
-      if (held !== undefined) this.#pending.set(name, this.#pendingName(name, held));
-    }
-    this.#notTold.clear();
-    return this.#pending.values();
+    return this.#held
+      .entries()
+      .map(([name, held]) => getOrMake(this.#pending, name, () => this.#pendingName(name, held)));
   }
 
   #pendingName(name: ResourceName, { since, masked, released, canary }: HeldName): PendingName {

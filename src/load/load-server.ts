@@ -93,8 +93,8 @@ export class LoadServer {
   /** So many streams, ever. */
   #accepted = 0;
   readonly #streams = new Set<ClientReports>();
-  /** They are still known by the rules of before. */
-  readonly #outdated: OverTurns<ClientReports>;
+  /** They are still known by the rules of before: nothing more of them counts until they are looked at. */
+  readonly outdated: OverTurns<ClientReports>;
   /** They have still to hear what is asked of them. */
   readonly #untold: OverTurns<ClientReports>;
   /** By upstream and parameters. */
@@ -107,10 +107,7 @@ export class LoadServer {
       this.#untold.delete(stream);
       stream.instructed();
     });
-    this.#outdated = new OverTurns(options.clock, (stream) => {
-      this.#outdated.delete(stream);
-      stream.reidentify();
-    });
+    this.outdated = new OverTurns(options.clock, (stream) => stream.reidentify());
     let checks = 0;
     new Sweep(options.clock, overdueCheckMs, () => {
       const { firstRequestTimeoutMs, stalledTimeoutMs } = options.limits();
@@ -153,8 +150,7 @@ export class LoadServer {
     for (const stream of [...this.#streams])
       if (stream.sessions.values().some(isGone)) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
-    for (const stream of this.#streams) stream.rulesChanged();
-    this.#outdated.addAll(this.#streams);
+    this.outdated.addAll(this.#streams);
   }
 
   /** Clients may have subscriptions of other control planes now. */
@@ -183,6 +179,7 @@ export class LoadServer {
   }
 
   closed(stream: ClientReports): void {
+    this.outdated.delete(stream);
     if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
   }
 
@@ -229,8 +226,6 @@ class ClientReports extends ClientStream<ReportingClient> {
   #reportedAt = 0;
   /** A report is not read to its end yet: nothing that it counts for may go away. */
   isReading = false;
-  /** Rules have changed since it was last looked at. */
-  #mustReidentify = false;
   #isClosed = false;
 
   constructor(stream: ServerStream, server: LoadServer, number: number) {
@@ -244,7 +239,7 @@ class ClientReports extends ClientStream<ReportingClient> {
   }
 
   message(bytes: Charged): void {
-    if (this.#mustReidentify) this.reidentify();
+    if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
     const start = lengthOfFirstNode(bytes);
     if (bytes.length - start < largeReport) {
@@ -282,15 +277,11 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.write(asked.frame);
   }
 
-  /** Before anything more of it counts. */
-  rulesChanged(): void {
-    this.#mustReidentify = true;
-  }
-
   /** By new rules, when what is read is read to its end. */
   reidentify(): void {
-    this.#mustReidentify = this.isReading;
-    if (this.isReading || this.isOver || this.client === undefined) return;
+    if (this.isReading) return;
+    this.#server.outdated.delete(this);
+    if (this.isOver || this.client === undefined) return;
     const again = this.client.byNewRules();
     if (again === undefined) {
       this.failFor(rulesChanged);
@@ -316,7 +307,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     }
     this.isReading = false;
     this.#goIfOver();
-    if (this.#mustReidentify) this.reidentify();
+    if (this.#server.outdated.has(this)) this.reidentify();
   }
 
   /** True: it is known who the client is. */

@@ -25,11 +25,15 @@ const longestName = 1024;
 
 type Row = Counts & { readonly payer: Payer };
 
-interface Window {
+class Window {
   readonly since: number;
   /** By class and cluster. */
-  readonly classes: Map<string, { readonly of: ReportingClass; readonly rows: Map<string, Row> }>;
-  size: number;
+  readonly classes = new Map<string, { readonly of: ReportingClass; readonly rows: Map<string, Row> }>();
+  size = 0;
+
+  constructor(since: number) {
+    this.since = since;
+  }
 }
 
 /** What clients reported in the last half a minute to minute, for operators. */
@@ -40,16 +44,14 @@ export class LoadView {
 
   constructor(clock: Clock) {
     this.#clock = clock;
-    this.#current = { since: clock.monotonic(), classes: new Map(), size: 0 };
+    this.#current = new Window(clock.monotonic());
   }
 
   /** What a report says of clusters. */
   add(of: ReportingClass, payer: Payer, clusters: readonly ReadCluster[]): void {
     const window = this.#windowAt(this.#clock.monotonic());
-    const rows = window.classes.get(of.id)?.rows;
     for (const one of clusters) {
-      const row =
-        (rows ?? window.classes.get(of.id)?.rows)?.get(one.name) ?? made(window, of, payer, one.name);
+      const row = window.classes.get(of.id)?.rows.get(one.name) ?? made(window, of, payer, one.name);
       if (row !== undefined) addCounts(row, one);
     }
   }
@@ -81,7 +83,7 @@ export class LoadView {
     const isNext = now < this.#current.since + 2 * windowMs;
     if (!isNext) forget(this.#current);
     this.#last = isNext ? this.#current : undefined;
-    this.#current = { since: now, classes: new Map(), size: 0 };
+    this.#current = new Window(now);
     return this.#current;
   }
 }

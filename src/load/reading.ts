@@ -2,12 +2,16 @@ import type { LoadOutcome } from '../model/load.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Wanted } from './instruction.ts';
-import { CLUSTER_STATS, ENDPOINT_STATS, type FieldPlan, type Plan, REPORT } from './plan.ts';
 import {
+  CLUSTER_STATS,
   clusterName,
+  ENDPOINT_STATS,
+  type FieldPlan,
   mostRows,
   none,
+  type Plan,
   placeOf,
+  REPORT,
   Reporter,
   type Row,
   Rows,

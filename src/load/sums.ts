@@ -9,9 +9,8 @@ import {
   varint,
 } from '../protobuf/field-writer.ts';
 import type { Wanted } from './instruction.ts';
-import type { FieldPlan } from './plan.ts';
 import { addedUp, forget, Reading } from './reading.ts';
-import { type Reporter, type Row, Rows } from './rows.ts';
+import { type FieldPlan, type Reporter, type Row, Rows } from './rows.ts';
 
 /** Sums that were encoded. */
 export type TakenSums = Readonly<ReturnType<LoadSums['take']>>;

@@ -162,13 +162,7 @@ export function unmetMatches({ path, match }: Wave, clients: ReadonlySet<Paramet
 }
 
 /** What decides in which wave a client gets what waits. */
-export interface WaveRules {
-  readonly waves: readonly Wave[];
-  /** Of each class whose change is not in its first wave. */
-  readonly reached: ReadonlyMap<string, number>;
-  /** Canaries, though the rules may not say so. */
-  readonly named: ReadonlySet<string>;
-}
+export type WaveRules = Readonly<Pick<Canaries, 'waves' | 'reached' | 'named'>>;
 
 /** In which wave a client on this side gets what waits, from 1; one more than there are: with everybody. */
 export function waveOf(

@@ -4,7 +4,7 @@ import { type Clock, type Timer, WallTime } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { checkStates } from '../model/rollout.ts';
 import { printable, shorten, unknownWord } from '../model/text.ts';
-import { type HeardChange, type Opinion, together, type VerdictSource } from './sources.ts';
+import { type HeardChange, type Opinion, together, type VerdictSource } from './changes.ts';
 import { askWeb, type WebAnswer, type WebPeer, type WebRequest } from './web-request.ts';
 
 /** As configured (`rollout.checks[]`). Times are milliseconds. */
@@ -14,17 +14,18 @@ export interface CheckSettings {
   readonly timeoutMs: number;
   /** BAD so many times in a row, it is bad. */
   readonly failures: number;
-  /** Undefined: a webhook. */
-  readonly prometheus?: PrometheusCheck | undefined;
+  /** Undefined: a webhook. One of `min` and `max` is there. Both are accepted values. */
+  readonly prometheus?:
+    | (WebPeer & {
+        readonly query: string;
+        readonly min?: number | undefined;
+        readonly max?: number | undefined;
+      })
+    | undefined;
   readonly webhook?: WebPeer | undefined;
 }
 
-interface PrometheusCheck extends WebPeer {
-  readonly query: string;
-  /** One of them is there. Both are accepted values. */
-  readonly min?: number | undefined;
-  readonly max?: number | undefined;
-}
+type PrometheusCheck = NonNullable<CheckSettings['prometheus']>;
 
 /** What a check says at one time. */
 export interface CheckAnswer {

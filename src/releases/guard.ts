@@ -3,34 +3,21 @@ import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { assignmentType, endpointsIn } from '../model/endpoints.ts';
-import { nameKey } from '../model/holds.ts';
+import { includes, nameKey } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
 import type { Gate, HeldVariant, PendingName, ReleasedSize } from '../model/rollout.ts';
 import type { Holder, Put, Transaction } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
-import { type Verdict, verdictOn } from './judge.ts';
-import { type HeardChange, type Opinion, objection, type VerdictSource } from './sources.ts';
+import type { HeldRemovals } from '../model/upstream.ts';
+import { type HeardChange, type Opinion, objection, type VerdictSource } from './changes.ts';
+import { type RolloutSettings, type Verdict, verdictOn } from './judge.ts';
 import type { WaitingNames } from './waiting.ts';
 
-/** As configured (`rollout.guard`), in percent. Undefined: there is no bound. */
-export interface GuardBounds {
-  /** Of the assignments of a session: so many may lose all their endpoints. */
-  readonly maxEmptiedPercent: number;
-  /** Of the endpoints of one assignment. */
-  readonly maxLostEndpointsPercent?: number | undefined;
-  /** Of the bytes of a type in a session. */
-  readonly maxGrowthPercent?: number | undefined;
-  /** Of the names of a type in a session. */
-  readonly maxChangedPercent?: number | undefined;
-}
+type GuardBounds = RolloutSettings['guard'];
 
 /** What of the settings of a rollout it goes by. */
-interface GuardSettings {
-  readonly guard: GuardBounds;
-  readonly types: readonly TypeUrl[];
-  readonly bakeMs: number;
-}
+type GuardSettings = Pick<RolloutSettings, 'guard' | 'types' | 'bakeMs'>;
 
 /** An assignment of a session that has fewer endpoints than before. */
 interface Loss {
@@ -450,3 +437,96 @@ function sizeObjections(
 
 const amount = (count: number): string => (Number.isFinite(count) ? count.toLocaleString('en') : 'some');
 const signed = (percent: number): string => `${percent < 0 ? '-' : '+'}${Math.round(Math.abs(percent))}`;
+
+/** As configured of an upstream. */
+export interface RemovalLimit {
+  /** The upstream's. */
+  readonly name: string;
+  /** Of the resources of a type that are released; undefined: there is no limit. */
+  readonly maxRemovalPercent?: number | undefined;
+  /** After so many milliseconds it is no objection any more. */
+  readonly maxRemovalHoldMs: number;
+}
+
+/** What of an upstream and a type is too much. `names`: what of it no operator has let through. `recent`: the reason. */
+type Excess = HeldRemovals &
+  Readonly<{
+    upstream: string;
+    names: readonly PendingName[];
+    recent: ReadonlySet<PendingName>;
+    reason: string;
+  }>;
+
+/** Holds a change that removes more than `max_removal_percent` of what its upstream has of a type. */
+export class RemovalLimits implements VerdictSource {
+  readonly #gate: Gate;
+  readonly #limits: () => readonly RemovalLimit[];
+  /** Of what waits now. */
+  #excesses: readonly Excess[] = [];
+  /**
+   * By `nameKey`: since when, and whether an operator has let it through. What is frozen or queued waits for something else,
+   * and is judged anew after that.
+   */
+  #judged: ReadonlyMap<string, { readonly since: number; isWaived: boolean }> = new Map();
+
+  constructor(gate: Gate, limits: () => readonly RemovalLimit[]) {
+    this.#gate = gate;
+    this.#limits = limits;
+  }
+
+  look(changes: readonly HeardChange[], _frozen: unknown, now: number): readonly (Opinion | undefined)[] {
+    const removed = changes.flatMap(({ change }) => change.names.filter((one) => one.removed));
+    const judgedOf = ({ key, since }: PendingName) => {
+      const known = this.#judged.get(key);
+      // Upstream may have taken it back since the last look, and removed it again.
+      return known !== undefined && known.since >= since ? known : { since: now, isWaived: false };
+    };
+    this.#judged = new Map(removed.map((one) => [one.key, judgedOf(one)]));
+    this.#excesses = this.#limits().flatMap((limit) => this.#excessesOf(limit, removed, now));
+    return changes.map(({ change }) => {
+      const found = this.#excesses.find(({ recent }) => change.names.some((one) => recent.has(one)));
+      return objection(found && { cause: 'removals', reason: found.reason, names: change.keys });
+    });
+  }
+
+  /** What of this is too much. What has waited for long enough is no reason any more. */
+  #excessesOf(
+    { name: upstream, maxRemovalPercent, maxRemovalHoldMs }: RemovalLimit,
+    all: readonly PendingName[],
+    now: number,
+  ): readonly Excess[] {
+    if (maxRemovalPercent === undefined) return [];
+    const sinceOf = ({ key }: PendingName): number => this.#judged.get(key)?.since ?? now;
+    const own = all.filter(
+      (one) => one.upstream === upstream && this.#judged.get(one.key)?.isWaived !== true,
+    );
+    return [...Map.groupBy(own, ({ type }) => type)].flatMap(([type, names]) => {
+      const recent = new Set(names.filter((one) => now < sinceOf(one) + maxRemovalHoldMs));
+      if (recent.size === 0) return [];
+      const { removed, released } = this.#gate.removals({ upstream, type });
+      if (Math.min(removed, recent.size) * 100 <= maxRemovalPercent * released) return [];
+      const count = Math.min(removed, names.length);
+      const since = recent.values().reduce((first, one) => Math.min(first, sinceOf(one)), now);
+      const reason = `${count} of ${released} ${typeInfo(type).short} of ${upstream} would be removed: max_removal_percent is ${maxRemovalPercent}`;
+      return { type, count, since, upstream, names, recent, reason };
+    });
+  }
+
+  held(upstream: string): readonly HeldRemovals[] {
+    return this.#excesses.filter((one) => one.upstream === upstream);
+  }
+
+  /** Whether that many are removed is for the canaries to judge now. How many. */
+  waive(upstream: string, type: TypeUrl | undefined): number {
+    const isMeant = (one: Excess): boolean => includes({ upstream, type }, one);
+    const { waived = [], left = [] } = Object.groupBy(this.#excesses, (one) =>
+      isMeant(one) ? 'waived' : 'left',
+    );
+    this.#excesses = left;
+    for (const { key } of waived.flatMap(({ names }) => names)) {
+      const judged = this.#judged.get(key);
+      if (judged !== undefined) judged.isWaived = true;
+    }
+    return waived.reduce((sum, { count }) => sum + count, 0);
+  }
+}

@@ -14,18 +14,11 @@ const maxWithoutBodies = 100;
 /** Names of a change without bodies. */
 const maxNames = 1000;
 
-/** What a history is kept by. */
-export interface HistoryOptions {
-  readonly clock: Clock;
-  /** Undefined: no bodies are kept. Called each time. */
-  readonly limits: () => { readonly maxBytes: number; readonly maxAgeMs: number } | undefined;
-  /** This change is new, or another than before, or it is not kept any more: it has to be written. */
-  readonly written: (change: Pick<Change, 'type' | 'revision'>) => void;
-}
-
 /** The last changes, the oldest first: with the bodies before and after, as far as the limits allow. */
 export class History {
-  readonly #options: HistoryOptions;
+  readonly #clock: Clock;
+  readonly #limits: () => { readonly maxBytes: number; readonly maxAgeMs: number } | undefined;
+  readonly #written: (change: Pick<Change, 'type' | 'revision'>) => void;
   /** Equal ones once, whatever the cache did with them meanwhile. */
   readonly #payloads = new Payloads();
   #besideBytes = 0;
@@ -42,8 +35,18 @@ export class History {
   #lastStripped = 0;
   #restoredRevision = 0;
 
-  constructor(options: HistoryOptions) {
-    this.#options = options;
+  /**
+   * `limits`: called each time; undefined: no bodies are kept. `written`: the change is new, or another than before, or it is
+   * not kept any more, and has to be written.
+   */
+  constructor(
+    clock: Clock,
+    limits: () => { readonly maxBytes: number; readonly maxAgeMs: number } | undefined,
+    written: (change: Pick<Change, 'type' | 'revision'>) => void,
+  ) {
+    this.#clock = clock;
+    this.#limits = limits;
+    this.#written = written;
   }
 
   get lastRevision(): number {
@@ -75,7 +78,7 @@ export class History {
   }
 
   get keepsBodies(): boolean {
-    return this.#options.limits() !== undefined;
+    return this.#limits() !== undefined;
   }
 
   /** The oldest first. */
@@ -114,7 +117,7 @@ export class History {
 
   /** How long ago it was recorded. */
   ageMs(revision: number): number {
-    const now = this.#options.clock.monotonic();
+    const now = this.#clock.monotonic();
     return now - (this.#recorded.get(revision) ?? now);
   }
 
@@ -124,7 +127,7 @@ export class History {
 
   add(change: Omit<Change, 'revision'>): Change {
     const added = this.#put({ ...change, revision: ++this.#lastRevision });
-    this.#options.written(added);
+    this.#written(added);
     this.#expire();
     return added;
   }
@@ -134,7 +137,7 @@ export class History {
     const before = this.#changes.get(change.revision);
     if (before === undefined) return;
     this.#dropBodies(before);
-    this.#options.written(this.#put(change));
+    this.#written(this.#put(change));
     this.#expire();
   }
 
@@ -150,7 +153,7 @@ export class History {
     const kept = this.keepsBodies && isWhole(change) ? this.#keepBodies(change) : stripped(change);
     if (!isWhole(kept)) this.#lastStripped = Math.max(this.#lastStripped, kept.revision);
     this.#set(kept.revision, kept);
-    const { clock } = this.#options;
+    const clock = this.#clock;
     getOrMake(this.#recorded, kept.revision, () => clock.monotonic() - Math.max(0, clock.now() - kept.at));
     return kept;
   }
@@ -205,7 +208,7 @@ export class History {
 
   /** From the oldest: bodies that are too old or too much, and then changes that are too many without. */
   #expire(): void {
-    const limits = this.#options.limits();
+    const limits = this.#limits();
     for (const change of this.#changes.values()) {
       if (!hasBodies(change)) continue;
       const fits =
@@ -219,7 +222,7 @@ export class History {
       if (this.#changes.size <= maxWithoutBodies || hasBodies(change)) break;
       this.#set(revision, undefined);
       this.#recorded.delete(revision);
-      this.#options.written(change);
+      this.#written(change);
     }
   }
 
@@ -227,7 +230,7 @@ export class History {
     this.#dropBodies(change);
     this.#lastStripped = Math.max(this.#lastStripped, change.revision);
     this.#set(change.revision, stripped(change));
-    this.#options.written(change);
+    this.#written(change);
   }
 
   /** Whether everything after this change is kept with bodies: then what there was at it can be told. */

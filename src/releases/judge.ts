@@ -1,3 +1,6 @@
+import type { TypeUrl } from '../model/brand.ts';
+import type { Wave } from '../model/rollout.ts';
+
 export type HoldCause = 'rejected' | 'disconnects' | 'check' | 'traffic' | 'removals' | 'content' | 'timeout';
 
 /** Why these names are bad. */
@@ -13,16 +16,50 @@ export const verdictOn = (verdicts: readonly Verdict[], keys: ReadonlySet<string
   verdicts.find(({ names }) => !names.isDisjointFrom(keys));
 
 /** As configured (`rollout`). Times are milliseconds. */
-export interface JudgeSettings {
+export interface RolloutSettings {
+  /** One or more, one after the other; `bakeMs` is of those that have none of their own. */
+  readonly waves: readonly Wave[];
   readonly bakeMs: number;
-  /** One after the other; `bakeMs` is of those that have none of their own. */
-  readonly waves: readonly { readonly bakeMs: number | undefined }[];
   readonly maxWaitMs: number;
   readonly onTimeout: 'HOLD' | 'PROCEED';
+  /** What becomes of a change that was found bad. */
+  readonly onFailure: 'HOLD' | 'DISCARD';
   /** Percent of the canary streams that may end within the bake. */
   readonly maxDisconnects: number;
   readonly mode: 'AUTOMATIC' | 'MANUAL';
+  /** Who may be a canary; empty: anybody. */
+  readonly canaryPrincipals: readonly string[];
+  readonly types: readonly TypeUrl[];
+  /** In percent. Undefined: there is no bound. */
+  readonly guard: {
+    /** Of the assignments of a session: so many may lose all their endpoints. */
+    readonly maxEmptiedPercent: number;
+    /** Of the endpoints of one assignment. */
+    readonly maxLostEndpointsPercent?: number | undefined;
+    /** Of the bytes of a type in a session. */
+    readonly maxGrowthPercent?: number | undefined;
+    /** Of the names of a type in a session. */
+    readonly maxChangedPercent?: number | undefined;
+  };
+  /** Undefined: nobody is judged by its traffic. */
+  readonly traffic?:
+    | {
+        /** How often clients are asked to report. */
+        readonly intervalMs: number;
+        /** Percentage points. */
+        readonly maxErrorIncrease: number;
+        /** Percent of the requests of one client in one second. */
+        readonly maxRequestDrop: number;
+        readonly minRequests: number;
+      }
+    | undefined;
 }
+
+/** What of it a judge goes by. */
+export type JudgeSettings = Omit<
+  RolloutSettings,
+  'waves' | 'onFailure' | 'canaryPrincipals' | 'types' | 'guard' | 'traffic'
+> & { readonly waves: readonly Pick<Wave, 'bakeMs'>[] };
 
 /** Without `rollout` nothing waits for a verdict. */
 export const unjudged: JudgeSettings = {

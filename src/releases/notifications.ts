@@ -45,16 +45,16 @@ const longestReason = 1000;
 
 /** Tells servers what becomes of changes: each one in its order, again until it is taken or given up. */
 export class Notifications {
-  readonly #clock: Clock;
+  readonly clock: Clock;
   readonly #relay: string;
-  readonly #told: Told;
+  readonly told: Told;
   #receivers: readonly Receiver[] = [];
 
   /** `relay`: its `node.id`. */
   constructor(settings: readonly NotifySettings[], clock: Clock, relay: string, told: Told) {
-    this.#clock = clock;
+    this.clock = clock;
     this.#relay = relay;
-    this.#told = told;
+    this.told = told;
     this.reload(settings);
   }
 
@@ -63,8 +63,7 @@ export class Notifications {
     const before = this.#receivers;
     this.#receivers = settings.map(
       (one) =>
-        before.find((receiver) => isDeepStrictEqual(receiver.settings, one)) ??
-        new Receiver(one, this.#clock, this.#told),
+        before.find((receiver) => isDeepStrictEqual(receiver.settings, one)) ?? new Receiver(one, this),
     );
     for (const receiver of before) if (!this.#receivers.includes(receiver)) receiver.stop();
   }
@@ -73,7 +72,7 @@ export class Notifications {
     if (this.#receivers.length === 0) return;
     const relay = this.#relay;
     const reason = news.reason === undefined ? undefined : shorten(printable(news.reason), longestReason);
-    const time = new Date(this.#clock.now()).toISOString();
+    const time = new Date(this.clock.now()).toISOString();
     const body = JSON.stringify({ text: textOf({ ...news, reason }, relay), ...news, reason, relay, time });
     for (const receiver of this.#receivers) receiver.tell(news.event, body);
   }
@@ -86,16 +85,14 @@ export class Notifications {
 /** One server. */
 class Receiver {
   readonly settings: NotifySettings;
-  readonly #clock: Clock;
-  readonly #told: Told;
+  readonly #owner: Notifications;
   readonly #waiting: string[] = [];
   #isSending = false;
   #isOver = false;
 
-  constructor(settings: NotifySettings, clock: Clock, told: Told) {
+  constructor(settings: NotifySettings, owner: Notifications) {
     this.settings = settings;
-    this.#clock = clock;
-    this.#told = told;
+    this.#owner = owner;
   }
 
   tell(event: RolloutNews['event'], body: string): void {
@@ -125,7 +122,7 @@ class Receiver {
     for (let attempt = 1; ; attempt++) {
       const sent = await this.#ask(body);
       if (sent.ok || attempt === attempts) return sent;
-      await new Promise<void>((resolve) => void this.#clock.after(waitMs, resolve));
+      await new Promise<void>((resolve) => void this.#owner.clock.after(waitMs, resolve));
       if (this.#isOver) return sent;
       waitMs *= 2;
     }
@@ -133,7 +130,7 @@ class Receiver {
 
   async #ask(body: string): Promise<Result<undefined>> {
     const { url, hmacFile } = this.settings;
-    const clock = this.#clock;
+    const { clock } = this.#owner;
     const key = hmacFile === undefined ? undefined : readToken(hmacFile);
     if (key?.ok === false) return fail(`hmac_file ${key.error}`);
     const headers = key === undefined ? {} : signed(body, key.value, Math.floor(clock.now() / 1000));
@@ -145,7 +142,7 @@ class Receiver {
   }
 
   #tellResult(result: Result<undefined>): void {
-    if (!this.#isOver) this.#told(new URL(this.settings.url).host, result);
+    if (!this.#isOver) this.#owner.told(new URL(this.settings.url).host, result);
   }
 }
 

@@ -14,7 +14,7 @@ import type { Clock } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
-import { History, type HistoryOptions, verdictOf } from './history.ts';
+import { type History, verdictOf } from './history.ts';
 
 /** Answers to what is asked for the first time share a change, until it has so many names: each copies them. */
 const maxJoined = 1000;
@@ -24,13 +24,11 @@ const longestReason = 1000;
 
 type Fate = 'RELEASED' | 'REPLACED' | 'DISCARDED' | undefined;
 
-interface NameSettled {
-  /** What becomes of its changes that were pending, the newest first; undefined: that still waits. Older ones are replaced. */
-  readonly fates: readonly Fate[];
-  /** What everybody has now. */
-  readonly released: Content;
-}
-
+/**
+ * What everybody has now, and what becomes of a name's changes that were pending, the newest first; undefined: that still
+ * waits. Older ones are replaced.
+ */
+type NameSettled = Pick<Snapshot, 'released'> & Readonly<Record<'fates', readonly Fate[]>>;
 type Settled = Map<ResourceName, NameSettled>;
 
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
@@ -110,11 +108,11 @@ export class Recorder {
   readonly #said = new WeakMap<PendingName, readonly unknown[]>();
 
   /** `hearsClients`, called each time: the clients of this process are those that changes are for. */
-  constructor(options: HistoryOptions, hearsClients: () => boolean) {
-    this.history = new History(options);
-    this.#clock = options.clock;
+  constructor(history: History, clock: Clock, hearsClients: () => boolean) {
+    this.history = history;
+    this.#clock = clock;
     this.#hearsClients = hearsClients;
-    this.#answersTo = new CommitAnswers(options.clock, (revisions, said) => {
+    this.#answersTo = new CommitAnswers(clock, (revisions, said) => {
       for (const revision of revisions) this.#answered(this.history.get(revision), said);
     });
   }

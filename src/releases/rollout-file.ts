@@ -136,12 +136,6 @@ async function replace(path: string, content: string | Buffer, before = () => {}
   await rename(`${path}.new`, path);
 }
 
-/** `since`: milliseconds since the epoch. */
-interface Failure {
-  readonly reason: string;
-  readonly since: number;
-}
-
 /** What is frozen, who is a canary, and what was found bad or discarded, beside the persisted cache: a restart must not open what an operator closed. */
 export class RolloutFile {
   readonly #path: string;
@@ -155,10 +149,10 @@ export class RolloutFile {
    */
   readonly #keyPath: string;
   #key: Buffer | undefined;
-  /** Why the last state is not in the file. */
-  failure: Failure | undefined;
+  /** Why the last state is not in the file, and since when, in milliseconds since the epoch. */
+  failure: { readonly reason: string; readonly since: number } | undefined;
   /** Why what was in the file at the start is not known: until the next state is in it. */
-  unread: Failure | undefined;
+  unread: RolloutFile['failure'];
   /** What is to be written, when what is on its way is. */
   #next: SavedRollout | undefined;
   #writing: Promise<void> | undefined;

@@ -7,23 +7,21 @@ import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
-import { type Change, Changes, waveOf, whyNotPromoted } from './changes.ts';
-import { Guard } from './guard.ts';
+import { type Change, Changes, Sources, waveOf, whyNotPromoted } from './changes.ts';
+import { Guard, RemovalLimits } from './guard.ts';
 import {
   type HoldCause,
   type Judgement,
   type Observation,
+  type RolloutSettings,
   type RolloutState,
   unjudged,
   type Verdict,
   verdictOn,
 } from './judge.ts';
 import { Needed } from './needed.ts';
-import { neededObjection, reloadObjection } from './reload-objection.ts';
-import { RemovalLimits } from './removal-limits.ts';
 import { plainHash } from './rollout-file.ts';
-import { type Promoted, type RolloutOptions, type RolloutSettings, resultOf } from './seams.ts';
-import { Sources } from './sources.ts';
+import { neededObjection, type RolloutOptions, reloadObjection, resultOf } from './seams.ts';
 import { Ends, Rejections, Verdicts } from './verdicts.ts';
 import {
   answersOf,
@@ -48,6 +46,9 @@ const moveMs = 50;
 const settling = { quiet: 10, longest: 100 };
 
 const nobody: Survey = { complete: true, members: [], canaries: [] };
+
+/** How many names, and the wave that has ended: the first, if they were in several. */
+export type Promoted = Readonly<Record<'names' | 'wave', number>>;
 
 /** Where a rollout is, for operators. */
 export type RolloutReport = Readonly<ReturnType<Rollout['report']>>;

@@ -474,13 +474,6 @@ interface End {
   readonly isJudged: boolean;
 }
 
-/** Too many nodes of one class have ended. */
-interface Finding extends Verdict {
-  readonly classKey: string;
-  /** They may come back until then: it is no finding any more if enough do. */
-  readonly finalAt: number;
-}
-
 /**
  * The nodes of canaries that have ended, for each class. An end that is followed by a return within the bake is none,
  * unless it happens again and again. A finding stays until upstream says something else under one of its names.
@@ -492,8 +485,11 @@ export class Ends {
   #fresh: { readonly stream: CanaryStream; readonly at: number }[] = [];
   /** At the last look. */
   #seen: readonly CanaryStream[] = [];
-  /** What was found bad, the same values until something changes. */
-  verdicts: readonly Finding[] = [];
+  /**
+   * Classes of which too many nodes have ended, the same values until something changes. They may come back until `finalAt`:
+   * it is no finding any more if enough do.
+   */
+  verdicts: readonly (Verdict & { readonly classKey: string; readonly finalAt: number })[] = [];
 
   ended(stream: CanaryStream, now: number): void {
     if (this.#fresh.length < mostKept) this.#fresh.push({ stream, at: now });

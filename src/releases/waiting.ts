@@ -1,4 +1,5 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
+import type { Answers } from '../model/change.ts';
 import { includes, type Scope, scopeText } from '../model/holds.ts';
 import { isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -44,10 +45,7 @@ export const isAbout = ({ standing }: CanaryStream, names: ReadonlySet<string>):
   standing.kind !== 'rejected' || !standing.names.isDisjointFrom(names);
 
 /** How many of them have answered, and what. */
-export function answersOf(canaries: readonly CanaryStream[]): {
-  readonly accepted: number;
-  readonly rejected: number;
-} {
+export function answersOf(canaries: readonly CanaryStream[]): Answers {
   const count = (kind: Standing['kind']): number =>
     canaries.filter(({ standing }) => standing.kind === kind).length;
   return { accepted: count('accepted'), rejected: count('rejected') };
@@ -64,13 +62,8 @@ export function rejectionBy(
   return undefined;
 }
 
-export interface Survey {
-  /** False: some of the clients have not been asked yet. */
-  readonly complete: boolean;
-  /** The nodes that subscribe to something of it. */
-  readonly members: readonly Member[];
-  readonly canaries: readonly CanaryStream[];
-}
+/** `complete`: all of the clients have been asked. `members`: the nodes that subscribe to something of it. */
+export type Survey = ReturnType<Fleet['survey']>;
 
 /** There may be canaries, of which nothing is known yet. */
 export const unknownCanary: CanaryStream = {
@@ -92,7 +85,11 @@ export function outdated(stream: CanaryStream): CanaryStream {
 
 /** The clients, as a rollout sees them. */
 export interface Fleet {
-  survey(waiting: Waiting): Survey;
+  survey(waiting: Waiting): Readonly<{
+    complete: boolean;
+    members: readonly Member[];
+    canaries: readonly CanaryStream[];
+  }>;
   /** Something else waits now: what was remembered of subscriptions does not hold any more. */
   waitingChanged(): void;
   /** Other nodes are canaries now: these clients may be on another side. */

@@ -9,7 +9,9 @@ import {
   type Transaction,
   transaction,
 } from '../model/transaction.ts';
+import { typeInfo } from '../model/types.ts';
 import type { HeldRemovals, UpstreamSink } from '../model/upstream.ts';
+import type { Log } from '../observe/log.ts';
 import { VariantSet } from './variant-set.ts';
 
 interface GuardedVariant extends Removal {
@@ -25,11 +27,6 @@ interface ShrinkGuardOptions {
   readonly cache: {
     /** The variants of a type that one holder has, and what is kept for its upstream's answers. */
     heldBy(type: TypeUrl, holder: Holder): Iterable<GuardedVariant>;
-    /**
-     * Whether its answer was restored from disk. When upstream confirms it, restored resources that upstream did not
-     * send again are removed.
-     */
-    isRestored(interest: Interest): boolean;
   };
   /** The types whose removals it holds back. */
   readonly guards: (type: TypeUrl) => boolean;
@@ -42,12 +39,10 @@ interface ShrinkGuardOptions {
   /** The upstream is connected and answers: nothing is removed during an outage. */
   readonly current: () => boolean;
   readonly clock: Clock;
+  /** With the upstream's name in each line. */
+  readonly log: Pick<Log, 'info' | 'warn'>;
   /** So many removals of a type are held back now. */
   readonly held: (type: TypeUrl, count: number) => void;
-  /** More than the limit would go: a change of state, not each removal. */
-  readonly alarm: (type: TypeUrl, count: number, cached: number) => void;
-  /** Nothing is held back any more, for this reason. */
-  readonly over: (type: TypeUrl, how: EndOfHold, count: number) => void;
 }
 
 type EndOfHold = 'came again' | 'released' | 'held for too long' | 'within the limit';
@@ -131,8 +126,9 @@ export class ShrinkGuard implements UpstreamSink {
     this.#sink.endIfIdle?.(interest);
   }
 
+  /** When upstream confirms it, restored resources that upstream did not send again are removed. */
   isRestored(interest: Interest): boolean {
-    return this.#options.cache.isRestored(interest);
+    return this.#sink.isRestored?.(interest) === true;
   }
 
   restoredOf(holder: Holder): Iterable<TypeUrl> {
@@ -181,7 +177,7 @@ export class ShrinkGuard implements UpstreamSink {
   /** Most responses remove nothing: for those nothing is looked up in the cache. */
   #mayRemove({ complete, removals, resolved }: Transaction): boolean {
     if (complete || removals.length > 0) return true;
-    return resolved.some((interest) => this.#options.cache.isRestored(interest));
+    return resolved.some((interest) => this.isRestored(interest));
   }
 
   /** What is its session's, and what was restored for whoever has the parameters of an answer in it. */
@@ -203,8 +199,7 @@ export class ShrinkGuard implements UpstreamSink {
       const over = known.pending === undefined && clock.monotonic() > known.until;
       return over ? undefined : known;
     }
-    const until = clock.monotonic() + watchMs;
-    const watched: WatchedType = { type, holder, until, most: 0, removed: 0, pending: undefined };
+    const watched = new WatchedType(type, holder, clock.monotonic() + watchMs);
     if (types.size >= maxTypes) forgetOldest(types, holdsNothing);
     types.set(type, watched);
     if (!this.#watched.has(holder.key) && this.#watched.size >= maxHolders)
@@ -231,7 +226,7 @@ export class ShrinkGuard implements UpstreamSink {
 
   /** Those of these interests that see a variant, and whose answer was restored. */
   #restoredOf(interests: readonly Interest[]): (variant: GuardedVariant) => readonly Interest[] {
-    const restored = interests.filter((interest) => this.#options.cache.isRestored(interest));
+    const restored = interests.filter((interest) => this.isRestored(interest));
     const collections = restored.filter(({ selector }) => isCollection(selector));
     const bySelector = Map.groupBy(restored, ({ selector }) => selector);
     return ({ name, aliases, constraints }) => {
@@ -255,7 +250,7 @@ export class ShrinkGuard implements UpstreamSink {
     cached: readonly GuardedVariant[],
   ): void {
     const { type, version } = incoming;
-    const { clock, current } = this.#options;
+    const { clock, current, log } = this.#options;
     const known = watched.pending;
     const pending: NonNullable<WatchedType['pending']> = known ?? {
       since: clock.now(),
@@ -275,7 +270,13 @@ export class ShrinkGuard implements UpstreamSink {
     const resolved = incoming.resolved.filter((interest) => !waiting.has(interest));
     this.#sink.apply({ ...incoming, resolved });
     this.#options.held(type, this.#count(type));
-    if (known === undefined) this.#options.alarm(type, pending.variants.size, watched.most);
+    // A change of state, not each removal.
+    if (known === undefined)
+      log.warn('removals are held back: they exceed max_removal_percent', {
+        type: typeInfo(type).short,
+        removals: pending.variants.size,
+        cached: watched.most,
+      });
     if (pending.variants.size === 0) {
       this.#release(watched, 'came again');
       return;
@@ -313,7 +314,8 @@ export class ShrinkGuard implements UpstreamSink {
       this.#sink.apply(transaction({ holder, type, version, removals, resolved }));
     }
     this.#options.held(type, this.#count(type));
-    this.#options.over(type, how, removals.length);
+    const fields = { type: typeInfo(type).short, how, removed: removals.length };
+    this.#options.log.info('no removals are held back any more', fields);
     return removals.length;
   }
 
@@ -323,15 +325,15 @@ export class ShrinkGuard implements UpstreamSink {
 }
 
 /** One type of one session since its last stream was opened. */
-interface WatchedType {
+class WatchedType {
   readonly type: TypeUrl;
   readonly holder: Holder;
   /** Undefined: a new stream has said nothing yet, and it is watched from then on. */
   until: number | undefined;
   /** How many variants there were, at most, before a response that may remove some. */
-  most: number;
+  most = 0;
   /** Removed since. */
-  removed: number;
+  removed = 0;
   /** What is held back. */
   pending:
     | {
@@ -346,6 +348,12 @@ interface WatchedType {
         version: string | undefined;
       }
     | undefined;
+
+  constructor(type: TypeUrl, holder: Holder, until: number) {
+    this.type = type;
+    this.holder = holder;
+    this.until = until;
+  }
 }
 
 /** Bounds on what is remembered: clients decide which parameter sets have sessions, and which types those have. */

@@ -41,12 +41,6 @@ interface SiblingsOptions {
   readonly lookupFailed: (host: string, error: unknown) => void;
 }
 
-/** One that is asked, and for what. */
-interface Sibling {
-  readonly upstream: Upstream;
-  readonly asked: Set<Interest>;
-}
-
 /**
  * The other replicas of this relay, which answer while every endpoint of an upstream is away
  * (docs/adr/0126-siblings.md). They are asked for what the cache has no answer to, and for what their own clients ask.
@@ -59,7 +53,8 @@ export class Siblings {
   readonly #interests = new Set<Interest>();
   /** While siblings are asked: these, and what all of them have. */
   readonly #asked = new Set<Interest>();
-  readonly #connections = new Map<string, Sibling>();
+  /** Those that are asked, and for what. */
+  readonly #connections = new Map<string, { readonly upstream: Upstream; readonly asked: Set<Interest> }>();
   /** What new ones are still to be asked for. */
   readonly #unasked: OverTurns<Interest>;
   /** Names of lists of siblings that are not subscribed yet. */

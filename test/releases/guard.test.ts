@@ -11,8 +11,8 @@ import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import type { Payload } from '../../src/model/resource.ts';
 import type { HeldVariant } from '../../src/model/rollout.ts';
 import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
-import { Guard, type GuardBounds } from '../../src/releases/guard.ts';
-import { Judge, unjudged } from '../../src/releases/judge.ts';
+import { Guard } from '../../src/releases/guard.ts';
+import { Judge, type RolloutSettings, unjudged } from '../../src/releases/judge.ts';
 import { WaitingNames } from '../../src/releases/waiting.ts';
 import { any, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
@@ -46,13 +46,13 @@ class World {
   readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
   readonly guard = new Guard(this.store.held, this.clock);
 
-  constructor(bounds: Partial<GuardBounds> = {}) {
+  constructor(bounds: Partial<RolloutSettings['guard']> = {}) {
     this.store.held.gatedTypes(new Set([cds]));
     this.store.held.guarding((one) => this.guard.stops(one));
     this.configure(bounds);
   }
 
-  configure(bounds: Partial<GuardBounds>): void {
+  configure(bounds: Partial<RolloutSettings['guard']>): void {
     this.guard.configure({ guard: { maxEmptiedPercent: 20, ...bounds }, types: [cds], bakeMs });
   }
 

@@ -57,8 +57,12 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   /** What canaries have where that is not what upstream says. */
   const judged = new Map<ResourceName, Content>();
   const clock = new VirtualClock();
-  const options = { clock, limits: () => limits, written: () => {} };
-  const recorder = new Recorder(options, () => true);
+  const history = new History(
+    clock,
+    () => limits,
+    () => {},
+  );
+  const recorder = new Recorder(history, clock, () => true);
   const seen = new Map<ResourceName, Snapshot>();
   const look = (name: ResourceName): { readonly before: Snapshot; readonly after: Snapshot } => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
@@ -88,7 +92,6 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
     said.set(name, now);
     if (sides === 'both') released.set(name, now);
   };
-  const { history } = recorder;
   return { released, said, discarded, judged, clock, history, recorder, commit, put };
 }
 
@@ -265,7 +268,7 @@ describe('history', () => {
     const clock = new VirtualClock();
     const written: number[] = [];
     const limits = () => ({ maxBytes: 5000, maxAgeMs: 1000 });
-    const history = new History({ clock, limits, written: ({ revision }) => written.push(revision) });
+    const history = new History(clock, limits, ({ revision }) => written.push(revision));
     const counts = { added: 0, changed: 0, removed: 0 };
     const nothing = { at: 0, upstream: '', type, ...counts, names: [], first: false, reason: 'a rollback' };
     history.add({ ...nothing, releasedAt: 0 });
@@ -493,7 +496,11 @@ describe('history', () => {
 
 it('a later change costs nothing by the names of the oldest one', () => {
   const limits = { maxBytes: 2 ** 30, maxAgeMs: 3_600_000 };
-  const history = new History({ clock: new VirtualClock(), limits: () => limits, written: () => {} });
+  const history = new History(
+    new VirtualClock(),
+    () => limits,
+    () => {},
+  );
   const change = (count: number): Omit<Change, 'revision'> => ({
     at: 0,
     upstream: 'central',

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { parametersObjection, reloadObjection } from '../../src/releases/reload-objection.ts';
+import { parametersObjection, reloadObjection } from '../../src/releases/seams.ts';
 import { type } from '../support/in-memory-relay.ts';
 
 const [cds, lds, eds] = [type('cds'), type('lds'), type('eds')];

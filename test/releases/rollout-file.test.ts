@@ -9,7 +9,7 @@ import {
 } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { diskError } from '../../src/cache/persistence/disk-error.ts';
+import { diskError } from '../../src/cache/persistence/records.ts';
 import { resourceName, typeUrl } from '../../src/model/brand.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';

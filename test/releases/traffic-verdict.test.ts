@@ -7,7 +7,7 @@ import {
   reported,
   sumOf,
   type Tally,
-} from '../../src/releases/traffic-verdict.ts';
+} from '../../src/releases/traffic.ts';
 import { cases } from '../support/cases.ts';
 import { Random } from '../support/random.ts';
 import { type Errors, partFoundBad } from '../support/traffic-fleet.ts';

@@ -1,8 +1,7 @@
 import { expect } from 'chai';
 import { itsOwn } from '../../src/model/load.ts';
-import type { Change } from '../../src/releases/changes.ts';
+import type { Change, HeardChange } from '../../src/releases/changes.ts';
 import { Judge, unjudged } from '../../src/releases/judge.ts';
-import type { HeardChange } from '../../src/releases/sources.ts';
 import { Traffic } from '../../src/releases/traffic.ts';
 import type { CanaryStream, Standing } from '../../src/releases/waiting.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';

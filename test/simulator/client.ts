@@ -1,5 +1,5 @@
 import { ADS_SERVICE } from '../../src/model/types.ts';
-import type { ChannelStreamHandler } from '../../src/upstream/ads/channel.ts';
+import type { ChannelStreamHandler } from '../../src/upstream/ads/grpc-channel.ts';
 import { Causes } from './causes.ts';
 import { type Parameters, parameterSets } from './constraints.ts';
 import { LoadReporter } from './load-reporter.ts';

@@ -239,7 +239,7 @@ export const mutations: readonly Wrong[] = [
   {
     name: 'traffic finds no rise of errors',
     rule: 9,
-    file: 'src/releases/traffic-verdict.ts',
+    file: 'src/releases/traffic.ts',
     right: 'if (!isRise(compared, bounds, limit))',
     wrong: 'if (limit !== undefined)',
   },

@@ -5,7 +5,7 @@ import type {
   ChannelStream,
   ChannelStreamHandler,
   Transport,
-} from '../../src/upstream/ads/channel.ts';
+} from '../../src/upstream/ads/grpc-channel.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testPeer } from '../support/peers.ts';

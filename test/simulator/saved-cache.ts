@@ -1,7 +1,6 @@
-import { Decoder } from '../../src/cache/persistence/decode.ts';
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
-import { encode, StoredPayloads, takeSnapshot } from '../../src/cache/persistence/encode.ts';
-import type { Row, RowBatch, StoredPayload } from '../../src/cache/persistence/records.ts';
+import type { Row, RowBatch } from '../../src/cache/persistence/records.ts';
+import { Decoder, encode, takeSnapshot } from '../../src/cache/persistence/rows.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import { type Clock, WallTime } from '../../src/model/clock.ts';
@@ -14,7 +13,7 @@ const writeMs = 20;
 /** What a relay's persistence has written, in all its incarnations: the rows, without the disk that they would be on. */
 export class SavedCache {
   readonly #rows = new Map<string, Row>();
-  readonly #payloads = new Map<string, StoredPayload>();
+  readonly #payloads = new Map<string, RowBatch['payloads'][number]>();
   readonly #excluded: ReadonlySet<TypeUrl>;
 
   constructor(secrets: boolean) {
@@ -58,7 +57,7 @@ export class Saving {
   readonly #saved: SavedCache;
   readonly #excluded: ReadonlySet<TypeUrl>;
   readonly #clock: Clock;
-  readonly #stored = new StoredPayloads();
+  readonly #stored = new Set<string>();
   #store: Store | undefined;
   /** Written together, and lost together if the relay dies meanwhile. */
   #writing: readonly RowBatch[] | undefined;
@@ -83,16 +82,16 @@ export class Saving {
   /** What the incarnation before has left. */
   load(serves: string): Restored | undefined {
     if (this.#saved.empty) return undefined;
-    const decoder = new Decoder({
-      keeps: () => true,
-      serves: () => serves,
-      clock: this.#clock,
-      differs: this.journal,
-    });
+    const decoder = new Decoder(
+      () => true,
+      () => serves,
+      this.#clock,
+      this.journal,
+    );
     decoder.take(this.#saved.read());
     const restored = decoder.finish();
     if (!restored.ok) throw new Error(restored.error);
-    this.#stored.loaded(decoder.payloads);
+    for (const digest of decoder.payloads) this.#stored.add(digest);
     return restored.value;
   }
 
@@ -124,12 +123,11 @@ export class Saving {
   #take(): void {
     if (this.#store === undefined || this.journal.since === undefined) return;
     const snapshot = takeSnapshot(this.#store.tables, this.journal.take(), this.#excluded);
-    this.#writing = [...encode(snapshot, this.#stored, new WallTime(this.#clock))];
+    this.#writing = [...encode(snapshot, this.#stored, this.#stored, new WallTime(this.#clock))];
   }
 
   #commit(): void {
     for (const part of this.#writing ?? []) this.#saved.put(part);
     this.#writing = undefined;
-    this.#stored.committed([]);
   }
 }

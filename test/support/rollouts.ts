@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../../src/model/brand.ts';
-import type { RolloutEvents, RolloutSettings } from '../../src/releases/seams.ts';
+import type { RolloutSettings } from '../../src/releases/judge.ts';
+import type { RolloutEvents } from '../../src/releases/seams.ts';
 
 /** Nobody is a canary: a change goes to everybody after its bake of 30 s. */
 export const withoutCanaries = (types: readonly TypeUrl[]): RolloutSettings => ({

@@ -6,7 +6,7 @@ import {
   reported,
   type Tally,
   type TrafficSettings,
-} from '../../src/releases/traffic-verdict.ts';
+} from '../../src/releases/traffic.ts';
 import { Random } from './random.ts';
 
 const intervalSeconds = 10;

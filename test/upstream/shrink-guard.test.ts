@@ -28,6 +28,7 @@ class Bench {
         apply: (applied) => this.store.apply(applied),
         restamp: (restamp) => this.store.restamp(restamp),
         changed: () => {},
+        isRestored: (interest) => this.store.isRestored(interest),
       },
       {
         cache: this.store,
@@ -38,8 +39,10 @@ class Bench {
         clock: this.clock,
         guards: () => true,
         held: () => {},
-        alarm: (_, count, cached) => this.events.push(`alarm ${count} of ${cached}`),
-        over: (_, how, count) => this.events.push(`${how} ${count}`),
+        log: {
+          warn: (_, { removals, cached } = {}) => this.events.push(`alarm ${removals} of ${cached}`),
+          info: (_, { how, removed } = {}) => this.events.push(`${how} ${removed}`),
+        },
       },
     );
   }

@@ -3,8 +3,7 @@ import { crc32 } from 'node:zlib';
 import type { TypeUrl } from '../../model/brand.ts';
 import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
-import { DiskProblem } from './disk-error.ts';
-import type { Row, RowBatch, RowKind, StoredPayload } from './records.ts';
+import { DiskProblem, type Row, type RowBatch, type RowKind } from './records.ts';
 
 /** How much goes from thread to thread at once. */
 const partRows = 1000;
@@ -13,12 +12,8 @@ const partBytes = 4 * 1024 * 1024;
 const rowKinds: readonly RowKind[] = ['resource', 'interest', 'version', 'change'];
 
 /** Number of rows, and the sum of their checksums: they show a row that is missing or from another commit. */
-interface Total {
-  entries: number;
-  sum: number;
-}
-
-const none: Total = { entries: 0, sum: 0 };
+const none = { entries: 0, sum: 0 };
+type Total = typeof none;
 
 /** The database, used by the one thread that may wait for a disk. Every method may throw; `diskError` says what. */
 export class Database {
@@ -137,7 +132,7 @@ export class Database {
     }
     if (this.#statement('PRAGMA foreign_key_check').get() !== undefined)
       throw corrupt('a payload is missing');
-    let payloads: StoredPayload[] = [];
+    let payloads: RowBatch['payloads'][number][] = [];
     let size = 0;
     for (const columns of this.#statement('SELECT digest, bytes FROM payload').iterate()) {
       const digest = textOf(columns, 'digest');

@@ -14,17 +14,7 @@ import type { TypeUrl } from '../../model/brand.ts';
 import { attempt, type Result } from '../../model/result.ts';
 import { makeDirectory, setAside as moveAside } from '../../package/files.ts';
 import { Database } from './database.ts';
-import { DiskProblem, diskError } from './disk-error.ts';
-import type { DiskError, RowBatch } from './records.ts';
-
-export interface Opened {
-  /** What was committed last beside the rows; undefined: nothing was. */
-  readonly state: string | undefined;
-  /** A file of another program or a damaged one: it was renamed. */
-  readonly setAside: { readonly file: string; readonly reason: string } | undefined;
-  /** It is a copy, which is only to be read, for this reason. */
-  readonly unwritable?: DiskError | undefined;
-}
+import { type DiskError, DiskProblem, diskError, type RowBatch } from './records.ts';
 
 export type Operation = 'open' | 'read' | 'begin' | 'put' | 'commit' | 'close';
 /** What an operation takes. */
@@ -66,13 +56,14 @@ export class DiskServer {
   /**
    * Again after a failure, too: what was there is closed first. `leaveOut`: types of which nothing may be there.
    * `discard`: set the file aside, for this reason. `mayCopy`: it is only to be read, so a copy will do where it cannot be
-   * written. Gives what was committed last beside the rows, if anything was, and why it is a copy.
+   * written. Gives what was committed last beside the rows, if anything was, and why it is a copy. `setAside`: a file of
+   * another program or a damaged one, which was renamed.
    */
-  open(leaveOut: readonly TypeUrl[], discard?: string, mayCopy = false): Opened {
+  open(leaveOut: readonly TypeUrl[], discard?: string, mayCopy = false) {
     this.close();
     const known = isEmpty(this.#directory) ? undefined : discard;
     let unwritable: DiskError | undefined;
-    let setAside: Opened['setAside'];
+    let setAside: { readonly file: string; readonly reason: string } | undefined;
     try {
       unwritable = this.#openFile(leaveOut, mayCopy);
       if (known !== undefined) throw new DiskProblem('corrupt', known);

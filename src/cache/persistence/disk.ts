@@ -4,17 +4,11 @@ import { threadProgram } from '../../package/files.ts';
 import type { Asked, Operation, Reply } from './disk-server.ts';
 import type { DiskError } from './records.ts';
 
-/** What the thread of the disk does, for the thread that serves. Nothing here throws or rejects. */
-type RemoteOperations = { readonly [O in Operation]: (...args: Asked<O>) => Promise<Reply<O>> };
-
 /** What persistence asks of the disk, one thing at a time. */
-export interface Disk extends RemoteOperations {
-  /** Whatever it is doing: the process does not wait for it any more. */
-  abandon(): void;
-}
+export type Disk = Pick<WorkerDisk, keyof WorkerDisk>;
 
-/** SQLite on a thread of its own, which starts with `open`. */
-export class WorkerDisk implements Disk {
+/** SQLite on a thread of its own, which starts with `open`. Nothing here throws or rejects. */
+export class WorkerDisk {
   readonly read = this.#remote('read');
   readonly begin = this.#remote('begin');
   readonly put = this.#remote('put');
@@ -41,6 +35,7 @@ export class WorkerDisk implements Disk {
     return closed;
   }
 
+  /** Whatever it is doing: the process does not wait for it any more. */
   abandon(): void {
     const worker = this.#worker;
     this.#worker = undefined;

@@ -3,15 +3,15 @@ import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
 import { type Clock, Sweep, type Timer, WallTime, within } from '../../model/clock.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
+import type { Selector } from '../../model/transaction.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored, Store } from '../store.ts';
-import { Decoder, type RestoreContext } from './decode.ts';
 import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
-import type { Opened } from './disk-server.ts';
-import { type ChangeSource, encode, type SnapshotRow, StoredPayloads, takeSnapshot } from './encode.ts';
+import type { Reply } from './disk-server.ts';
 import type { DiskError } from './records.ts';
+import { type ChangeSource, Decoder, encode, type SnapshotRow, takeSnapshot } from './rows.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
@@ -30,7 +30,7 @@ export interface PersistenceOptions {
   /** As they are now. */
   readonly upstreams: () => readonly UpstreamIdentity[];
   /** The name of the upstream that a selector is asked of. */
-  readonly serves: RestoreContext['serves'];
+  readonly serves: (type: TypeUrl, selector: Selector) => string | undefined;
   /** Since when what came from an upstream may be out of date; undefined while it is current. */
   readonly staleSince: (upstream: string) => number | undefined;
   /** Of the TLS sessions of each listener, sealed: nobody can read it here. */
@@ -41,30 +41,11 @@ export interface PersistenceOptions {
   readonly failed: (kind: DiskError['kind'] | 'slow') => void;
 }
 
-/** What is on disk beside the cache: what was recorded, and what `sessions` gave at the last write. */
-interface RestoredBeside extends RecordedChanges {
-  readonly sessions: Readonly<Record<string, string>>;
-}
-
-const NOTHING: RestoredBeside = { changes: [], lastRevision: 0, sessions: {} };
-
 export interface Loaded {
   readonly restored: Restored;
   /** Since when what came from each upstream may be out of date, in milliseconds since the epoch. */
   readonly staleSince: ReadonlyMap<string, number>;
 }
-
-type Phase =
-  /** Nothing is written before a store is attached, nor after the end. */
-  | { readonly kind: 'detached' }
-  | { readonly kind: 'idle'; readonly store: Store }
-  | { readonly kind: 'waiting'; readonly store: Store; readonly timer: Timer }
-  | {
-      readonly kind: 'writing';
-      readonly store: Store;
-      readonly since: number | undefined;
-      readonly done: Promise<void>;
-    };
 
 /**
  * The last known good state on disk. Changes are only marked. When the disk is ready, what is marked is read from the
@@ -78,14 +59,20 @@ export class Persistence {
   readonly #excluded: ReadonlySet<TypeUrl>;
   /** The store reports its changes here. */
   readonly journal: Dirty;
-  #payloads = new StoredPayloads();
+  /** Digests of the payloads that are on disk. */
+  #payloads = new Set<string>();
   /** The disk must be opened before use. `discard`: why its file is to be set aside then. */
   #closed: { readonly discard: string | undefined } | undefined = { discard: undefined };
   /** How often in a row something failed. */
   #failures = 0;
-  #restored = NOTHING;
+  #restored: RecordedChanges & Pick<DiskState, 'sessions'> = { changes: [], lastRevision: 0, sessions: {} };
   #history: ChangeSource | undefined;
-  #phase: Phase = { kind: 'detached' };
+  /** Undefined: nothing is written, before a store is attached and after the end. */
+  #store: Store | undefined;
+  /** Of the next write. */
+  #timer: Timer | undefined;
+  /** The write under way, and since when what it writes has waited. */
+  #writing: { readonly since: number | undefined; readonly done: Promise<void> } | undefined;
   /** A change that another process has recorded may have this revision. */
   #floor = 0;
   readonly #alive: Sweep;
@@ -118,8 +105,7 @@ export class Persistence {
 
   /** For how long something has been waiting to be written, in seconds. */
   get lagSeconds(): number {
-    const writing = this.#phase.kind === 'writing' ? this.#phase.since : undefined;
-    const since = writing ?? this.journal.since;
+    const since = this.#writing?.since ?? this.journal.since;
     return since === undefined ? 0 : (this.#options.clock.monotonic() - since) / 1000;
   }
 
@@ -147,15 +133,15 @@ export class Persistence {
     return undefined;
   }
 
-  /** After `load`. */
-  get restored(): RestoredBeside {
+  /** After `load`: what was recorded, and what `sessions` gave at the last write. */
+  get restored(): RecordedChanges & Pick<DiskState, 'sessions'> {
     return this.#restored;
   }
 
   /** From now on what changes in the store, and what is recorded of it, is written. */
   attach(store: Store, history?: ChangeSource): void {
     this.#history = history;
-    this.#phase = { kind: 'idle', store };
+    this.#store = store;
     if (this.journal.since !== undefined) this.#schedule(0);
     this.#alive.start();
   }
@@ -165,14 +151,11 @@ export class Persistence {
     const isMarked = this.journal.since !== undefined;
     if (this.#failure !== undefined) return;
     // What is being written was taken before.
-    if (this.#phase.kind === 'writing') await this.#phase.done;
+    await this.#writing?.done;
     if (!isMarked || this.#failure !== undefined) return;
-    if (this.#phase.kind === 'waiting') {
-      this.#phase.timer.cancel();
-      this.#begin(this.#phase.store);
-    }
-    // Or somebody else who asked has begun it.
-    if (this.#phase.kind === 'writing') await this.#phase.done;
+    // Unless somebody else who asked has begun it.
+    if (this.#timer !== undefined) this.#begin();
+    await this.#writing?.done;
   }
 
   /** Writes what waits to be written, within this time, and ends. */
@@ -187,37 +170,35 @@ export class Persistence {
   /** Writes what waits, and that the relay was alive until now. */
   async #finish(): Promise<void> {
     this.#alive.stop();
-    const phase = this.#phase;
-    this.#phase = { kind: 'detached' };
-    if (phase.kind === 'detached') return;
-    if (phase.kind === 'waiting') phase.timer.cancel();
-    if (phase.kind === 'writing') await phase.done;
-    await this.#write(phase.store);
+    const store = this.#store;
+    this.#store = undefined;
+    this.#timer?.cancel();
+    await this.#writing?.done;
+    if (store !== undefined) await this.#write(store);
   }
 
   /** The disk is empty or its content is not known: everything is written anew. */
   #startOver(): void {
-    this.#payloads = new StoredPayloads();
+    this.#payloads.clear();
     this.journal.all();
   }
 
   #schedule(milliseconds: number): void {
-    if (this.#phase.kind !== 'idle') return;
-    const { store } = this.#phase;
-    const timer = this.#options.clock.after(milliseconds, () => this.#begin(store));
-    this.#phase = { kind: 'waiting', store, timer };
+    if (this.#store === undefined || this.#writing !== undefined) return;
+    this.#timer ??= this.#options.clock.after(milliseconds, () => this.#begin());
   }
 
-  #begin(store: Store): void {
+  #begin(): void {
+    const store = this.#store;
+    this.#timer?.cancel();
+    this.#timer = undefined;
+    if (store === undefined) return;
     const { since } = this.journal;
-    this.#phase = { kind: 'writing', store, since, done: this.#writeAndGoOn(store) };
-  }
-
-  async #writeAndGoOn(store: Store): Promise<void> {
-    await this.#write(store);
-    if (this.#phase.kind !== 'writing') return;
-    this.#phase = { kind: 'idle', store };
-    if (this.journal.since !== undefined) this.#schedule(this.#pause());
+    const done = this.#write(store).then(() => {
+      this.#writing = undefined;
+      if (this.journal.since !== undefined) this.#schedule(this.#pause());
+    });
+    this.#writing = { since, done };
   }
 
   #pause(): number {
@@ -248,8 +229,8 @@ export class Persistence {
 
   async #attempt(store: Store): Promise<DiskError | undefined> {
     const opened = await this.#openDisk();
-    if (!opened.ok) return opened.error;
-    if (opened.value !== undefined) {
+    if (opened?.ok === false) return opened.error;
+    if (opened !== undefined) {
       this.#startOver();
       // Another process may have written meanwhile.
       const { revision = 0 } = readState(opened.value.state ?? '') ?? {};
@@ -259,11 +240,7 @@ export class Persistence {
     const taken = this.journal.take();
     const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
     const written = await this.#transact(snapshot, taken.everything);
-    if (written.ok) {
-      this.#payloads.committed(written.value);
-      return undefined;
-    }
-    this.#payloads.rolledBack();
+    if (written.ok) return undefined;
     this.journal.putBack(taken);
     return written.error;
   }
@@ -271,23 +248,28 @@ export class Persistence {
   async #transact(
     snapshot: readonly SnapshotRow[],
     everything: boolean,
-  ): Promise<Result<readonly string[], DiskError>> {
+  ): Promise<Result<unknown, DiskError>> {
     const { disk } = this.#options;
     const now = JSON.stringify(this.#state());
     const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
-    if (everything) this.#payloads = new StoredPayloads();
-    for (const part of encode(snapshot, this.#payloads, this.#times)) {
+    if (everything) this.#payloads.clear();
+    const added = new Set<string>();
+    for (const part of encode(snapshot, this.#payloads, added, this.#times)) {
       const put = await disk.put(part);
       if (!put.ok) return put;
     }
-    return disk.commit(now);
+    const dropped = await disk.commit(now);
+    if (!dropped.ok) return dropped;
+    for (const digest of added) this.#payloads.add(digest);
+    for (const digest of dropped.value) this.#payloads.delete(digest);
+    return dropped;
   }
 
   async #open(): Promise<Result<Loaded | undefined, DiskError>> {
     const opened = await this.#openDisk(true);
-    if (!opened.ok) return opened;
-    const { state, unwritable } = opened.value ?? {};
+    if (opened?.ok === false) return opened;
+    const { state, unwritable } = opened?.value ?? {};
     const loaded = state === undefined ? ok(undefined) : await this.#read(state);
     if (unwritable !== undefined) {
       // Whoever has the file may read it: another version may have written it.
@@ -301,12 +283,12 @@ export class Persistence {
     // What was read is not what was written.
     this.#closed = { discard: loaded.error.message };
     const again = await this.#openDisk();
-    return again.ok ? ok(undefined) : again;
+    return again?.ok === false ? again : ok(undefined);
   }
 
   /** Undefined: it was open. */
-  async #openDisk(mayCopy = false): Promise<Result<Opened | undefined, DiskError>> {
-    if (this.#closed === undefined) return ok(undefined);
+  async #openDisk(mayCopy = false): Promise<Reply<'open'> | undefined> {
+    if (this.#closed === undefined) return undefined;
     const { disk, leaveOut, path, log } = this.#options;
     const opened = await disk.open(leaveOut, this.#closed.discard, mayCopy);
     if (!opened.ok) return opened;
@@ -318,7 +300,7 @@ export class Persistence {
       log.error(message, { path, file, reason });
       this.#failed('corrupt');
     }
-    return ok(opened.value);
+    return opened;
   }
 
   #reportFailure(error: DiskError): void {
@@ -346,7 +328,7 @@ export class Persistence {
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
     const staleSince = this.#restorable(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
-    const decoder = new Decoder({ keeps, serves, clock, differs: this.journal });
+    const decoder = new Decoder(keeps, serves, clock, this.journal);
     for (;;) {
       const part = await disk.read();
       if (!part.ok) return part;
@@ -358,7 +340,7 @@ export class Persistence {
     const restored = decoded.value;
     const { sessions, revision } = state;
     this.#restored = { changes: restored.changes, lastRevision: revision, sessions };
-    this.#payloads.loaded(decoder.payloads);
+    this.#payloads = new Set(decoder.payloads);
     log.info('the persisted cache is loaded', {
       resources: restored.resources.length,
       subscriptions: restored.interests.length,
@@ -385,7 +367,7 @@ export class Persistence {
   #lastRevision(): number {
     const own = this.#history?.lastRevision ?? this.#restored.lastRevision;
     const last = Math.max(own, this.#floor);
-    return this.#phase.kind === 'detached' ? last : last + reserved;
+    return this.#store === undefined ? last : last + reserved;
   }
 
   #state(): DiskState {
@@ -394,9 +376,7 @@ export class Persistence {
       at: clock.now(),
       sessions: sessions(),
       revision: this.#lastRevision(),
-      upstreams: upstreams().map(({ name, text, places }) => {
-        return { name, text, places: [...places], staleSince: staleSince(name) };
-      }),
+      upstreams: upstreams().map((one) => ({ ...one, staleSince: staleSince(one.name) })),
     };
   }
 }
@@ -405,19 +385,15 @@ export class Persistence {
 const reserved = 1000;
 
 /** What makes an upstream the one that something came from. */
-export interface UpstreamIdentity {
-  readonly name: string;
-  /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
-  readonly text: string;
-  /** Where it is. Upstreams with one of these in common are the same, because all endpoints serve the same. */
-  readonly places: readonly string[];
-}
+export type UpstreamIdentity = Readonly<Omit<z.output<typeof upstreamState>, 'staleSince'>>;
 
 /** An upstream at the time of a write. */
 const upstreamState = z.object({
   name: z.string(),
+  /** Everything that decides what it delivers and what it is asked for, in any form: another text, another upstream. */
   text: z.string(),
-  places: z.array(z.string()),
+  /** Where it is. Upstreams with one of these in common are the same, because all endpoints serve the same. */
+  places: z.array(z.string()).readonly(),
   /** Milliseconds since the epoch; undefined: it was current. */
   staleSince: z.number().optional(),
 });

@@ -28,8 +28,8 @@ import { Code } from '../../wire/grpc-status.ts';
 import { encodeStatus } from '../../wire/responses.ts';
 import { claims } from '../claims.ts';
 import type { Siblings } from '../siblings.ts';
-import type { ChannelStream } from './channel.ts';
 import { AdsConnection, type AdsUpstreamOptions, type ConnectionUser } from './connection.ts';
+import type { ChannelStream } from './grpc-channel.ts';
 import { encodeNode, type SessionRule } from './node.ts';
 import { Session } from './session.ts';
 import { restrict, type Stamp, stampFor, unstamped } from './stamp.ts';
@@ -78,7 +78,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
     this.#times = new WallTime(options.clock);
     this.#connection = new AdsConnection(options, sink);
     this.#perParameters = options.sessionPerParameters === true ? new SessionPerParameters() : undefined;
-    this.#refused = new RefusedInterests(options.name, options.maxSessions);
+    this.#refused = new RefusedInterests(options);
     this.#rules = options.variants === 'NATIVE' ? [] : options.rules;
     this.#keys = this.#rules.map((rule) => rule.key);
   }
@@ -455,29 +455,26 @@ const code = Code.RESOURCE_EXHAUSTED;
  * need a session for.
  */
 class RefusedInterests {
-  readonly #upstream: string;
-  readonly #maxSessions: () => number;
+  readonly #options: AdsUpstreamOptions;
   /** The last one. */
   #reason: { readonly limit: number; readonly message: string; readonly status: Uint8Array } | undefined;
   /** By set, the longest waiting first, and then by `idOf`. */
   readonly #waiting = new Map<ParametersKey, Map<string, Interest>>();
   /** How many have these parameters. */
   readonly #counts = new Map<ParametersKey, number>();
-  /** The constraints of the last one: thousands of names in a row are refused for the same parameter set. */
-  #last:
-    | { readonly keys: readonly string[]; readonly parameters: Parameters; readonly constraints: Constraints }
-    | undefined;
+  /** By set: thousands of names are refused for the same one. */
+  #constraints = new WeakMap<Parameters, Constraints>();
 
-  constructor(upstream: string, maxSessions: () => number) {
-    this.#upstream = upstream;
-    this.#maxSessions = maxSessions;
+  constructor(options: AdsUpstreamOptions) {
+    this.#options = options;
   }
 
   /** Why, and the same encoded: made once for all of them. */
   get reason(): { readonly message: string; readonly status: Uint8Array } {
-    const limit = this.#maxSessions();
+    const { name, maxSessions } = this.#options;
+    const limit = maxSessions();
     if (this.#reason?.limit === limit) return this.#reason;
-    const message = `upstream ${this.#upstream}: all ${limit} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
+    const message = `upstream ${name}: all ${limit} sessions (limits.max_upstream_sessions) are in use by other parameter sets. Raise the limit, or list what clients may say in parameters[].values`;
     this.#reason = { limit, message, status: encodeStatus(code, message) };
     return this.#reason;
   }
@@ -519,8 +516,9 @@ class RefusedInterests {
     return taken;
   }
 
-  /** Takes out all interests. */
+  /** Takes out all interests: there are other rules. */
   takeAll(): readonly Interest[] {
+    this.#constraints = new WeakMap();
     const all = [...this.#waiting.values().flatMap((waiting) => waiting.values())];
     this.#waiting.clear();
     this.#counts.clear();
@@ -539,9 +537,7 @@ class RefusedInterests {
     keys: readonly string[],
     parameters: Parameters,
   ): Transaction {
-    if (this.#last?.keys !== keys || this.#last.parameters !== parameters)
-      this.#last = { keys, parameters, constraints: stampConstraints(keys, parameters) };
-    const { constraints } = this.#last;
+    const constraints = getOrMake(this.#constraints, parameters, () => stampConstraints(keys, parameters));
     const { message, status } = this.reason;
     const error = { name: selector, constraints, code, message, status };
     return transaction({ holder, type, resourceErrors: [error] });

@@ -8,10 +8,15 @@ import type { Log } from '../../observe/log.ts';
 import { type Address, formatAddress, systemLookup } from '../../wire/address.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { Claims } from '../claims.ts';
-import { addressesTransport } from './addresses-transport.ts';
-import type { Channel, ChannelHandler, Transport } from './channel.ts';
 import { EndpointHealth } from './endpoint-health.ts';
-import { type GrpcChannelOptions, grpcTransport } from './grpc-channel.ts';
+import {
+  addressesTransport,
+  type Channel,
+  type ChannelHandler,
+  type GrpcChannelOptions,
+  grpcTransport,
+  type Transport,
+} from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
 import { type Awaited, mostAwaited } from './stream-effects.ts';
 import type { Services } from './suspicion.ts';
@@ -75,17 +80,29 @@ export interface ConnectionUser {
   down(lost: string | undefined): void;
 }
 
-interface Up {
-  readonly kind: 'up';
+/** From the moment when it is connected. */
+class Up {
+  readonly kind = 'up';
   readonly channel: Channel;
   readonly endpoint: number;
   readonly since: number;
   /** A stream was opened: from then on silence counts. */
-  asked: boolean;
+  asked = false;
   /** Some stream has had a response. */
-  answered: boolean;
+  answered = false;
   /** Waits for the first response. `accepted`: it has fired, and no other endpoint is left to try. */
   silence: Timer | 'accepted' | undefined;
+
+  constructor(channel: Channel, endpoint: number, since: number) {
+    this.channel = channel;
+    this.endpoint = endpoint;
+    this.since = since;
+  }
+
+  endSilence(): void {
+    if (typeof this.silence === 'object') this.silence.cancel();
+    this.silence = undefined;
+  }
 }
 
 type State =
@@ -112,7 +129,7 @@ export class AdsConnection {
   #state: State = { kind: 'stopped' };
   /** A try at a preferred endpoint, while another one serves. */
   #probe: { readonly channel: Channel | undefined; readonly timer: Timer | undefined } | undefined;
-  readonly #health: EndpointHealth;
+  readonly health: EndpointHealth;
   /** Why a stream ended last before any response. */
   #lastRefusal = '';
   #everConnected = false;
@@ -129,9 +146,8 @@ export class AdsConnection {
     this.sink = sink;
     this.conditions = new Conditions(options.log);
     this.#via = new AnnouncedVia(options.via, options.clock);
-    this.#transport =
-      options.transport ?? addressesTransport(grpcTransport(options), { ...options, lookup: systemLookup });
-    this.#health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
+    this.#transport = options.transport ?? addressesTransport(grpcTransport(options), systemLookup, options);
+    this.health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
     this.#failover = new Failover(
       options.endpoints.length,
       new Backoff(backoff.initialMs, backoff.maxMs, random),
@@ -159,7 +175,7 @@ export class AdsConnection {
       staleSince: this.#staleSince,
       lastError: this.#lastError,
       warning: this.#via.warning,
-      refusedStreams: Math.max(this.#health.refused, this.#isRefused ? 1 : 0),
+      refusedStreams: Math.max(this.health.refused, this.#isRefused ? 1 : 0),
     };
   }
 
@@ -178,13 +194,13 @@ export class AdsConnection {
     this.#state = { kind: 'stopped' };
     if (state.kind === 'waiting') state.timer.cancel();
     else if (state.kind !== 'stopped') state.channel.close();
-    if (state.kind === 'up') endSilence(state);
+    if (state.kind === 'up') state.endSilence();
   }
 
   /** A stream is about to be opened. */
   opening(stream: object): void {
     const { clock, resourceTimeoutMs } = this.options;
-    this.#health.opening(stream);
+    this.health.opening(stream);
     const state = this.#state;
     if (state.kind !== 'up') return;
     state.asked = true;
@@ -195,7 +211,7 @@ export class AdsConnection {
   /** A response that can be read has arrived on a stream with this header. */
   answered(stream: object, via: string): void {
     this.#via.answered(via);
-    if (this.#health.answered(stream)) {
+    if (this.health.answered(stream)) {
       this.#refusesLess();
       this.#changed();
     }
@@ -204,15 +220,10 @@ export class AdsConnection {
     state.answered = true;
     this.#failover.answered();
     this.#isRefused = false;
-    endSilence(state);
+    state.endSilence();
     this.#staleSince = undefined;
     this.#recovered(state.endpoint);
     this.#changed();
-  }
-
-  /** A stream waits to be opened for the first time. */
-  expects(stream: object): void {
-    this.#health.expects(stream);
   }
 
   /**
@@ -224,7 +235,7 @@ export class AdsConnection {
     const state = this.#state;
     if (state.kind !== 'up') return false;
     const hasWorked = state.answered || state.silence === 'accepted';
-    if (this.#health.refuses(stream, hasWorked, isItsOwnFault)) {
+    if (this.health.refuses(stream, hasWorked, isItsOwnFault)) {
       const seconds = formatSeconds((this.options.resourceTimeoutMs ?? 0) / 1000);
       const since = hasWorked ? `for ${seconds} each stream has ended without a response: ` : '';
       this.#reject(`${since}${reason}`);
@@ -245,19 +256,19 @@ export class AdsConnection {
    * each new stream: both are logged once.
    */
   ended(stream: object, reason: string): void {
-    this.#health.ended(stream);
+    this.health.ended(stream);
     const fields = { endpoint: this.#name(this.#failover.current), reason };
     this.conditions.add('ended', reason, 'warn', 'a stream ended, and another one is opened', fields);
   }
 
   /** The stream is not needed any more: its failure does not count any longer. */
   closed(stream: object): void {
-    this.#health.closed(stream);
+    this.health.closed(stream);
     this.#refusesLess();
   }
 
   #refusesLess(): void {
-    if (this.#health.refused > 0) return;
+    if (this.health.refused > 0) return;
     this.conditions.forget('stream');
     // What it failed by, until it works again, stays.
     const works = this.#state.kind === 'up' && this.#state.answered;
@@ -282,7 +293,7 @@ export class AdsConnection {
     state.silence = 'accepted';
     this.#failover.acceptSilence();
     this.#isRefused = false;
-    if (this.#health.refused === 0) this.#lastError = '';
+    if (this.health.refused === 0) this.#lastError = '';
     // A control plane that lost nothing but what is held may never say so: that is no reason to call it out of date.
     this.#staleSince = undefined;
     this.#changed();
@@ -312,12 +323,10 @@ export class AdsConnection {
   }
 
   #connected(channel: Channel, endpoint: number): void {
-    const since = this.options.clock.monotonic();
-    const ofThisOne = { asked: false, answered: false, silence: undefined };
-    this.#state = { kind: 'up', channel, endpoint, since, ...ofThisOne };
+    this.#state = new Up(channel, endpoint, this.options.clock.monotonic());
     const isRecovery = this.#failover.connected();
     this.#watchPreferred();
-    this.#health.startOver();
+    this.health.startOver();
     this.#everConnected = true;
     if (isRecovery) this.#recovered(endpoint);
     for (const user of [...this.#users()]) user.up();
@@ -363,12 +372,12 @@ export class AdsConnection {
   /** The connection is over, and may have worked for a while. */
   #credit({ since, asked }: Up): void {
     const { clock, backoff } = this.options;
-    const workedAt = asked ? this.#health.workedAt : clock.monotonic();
+    const workedAt = asked ? this.health.workedAt : clock.monotonic();
     if (workedAt - since >= backoff.maxMs) this.#failover.lasted();
   }
 
   #down(state: Up, lost: string | undefined): void {
-    endSilence(state);
+    state.endSilence();
     this.#staleSince ??= this.options.clock.now();
     this.#awaySince ??= this.options.clock.monotonic();
     for (const user of [...this.#users()]) user.down(lost);
@@ -451,11 +460,6 @@ export class AdsConnection {
     const fields = { endpoint: this.#name(endpoint), reason };
     this.conditions.add(`endpoint ${endpoint}`, reason, level, message, fields);
   }
-}
-
-function endSilence(state: Up): void {
-  if (typeof state.silence === 'object') state.silence.cancel();
-  state.silence = undefined;
 }
 
 /** Which endpoint is next and when: the policy of one upstream, without connections and clock. */

@@ -7,17 +7,17 @@ const longestRefusalMs = 10_000;
 const leastRefusals = 3;
 
 /** A stream from its first opening until nobody needs it any more. Times are milliseconds, by `Clock.monotonic()`. */
-interface Known {
+class Known {
   /** Undefined: it waits to be opened again. */
   openSince: number | undefined;
   /** The open one has had a response. */
-  answered: boolean;
+  answered = false;
   /** It has not ended yet. */
-  isNew: boolean;
+  isNew = true;
   /** Since when it ends without a response, when it did so last, and how often; undefined: it worked. */
   refused: { readonly since: number; readonly last: number; readonly count: number } | undefined;
   /** Its last end says nothing about the endpoint. */
-  isItsOwnFault: boolean;
+  isItsOwnFault = false;
 }
 
 /**
@@ -54,14 +54,9 @@ export class EndpointHealth {
     this.#workedAt = this.#clock.monotonic();
   }
 
-  /** It will be opened. */
-  expects(stream: object): void {
-    this.#known(stream);
-  }
-
   /** One that the relay itself opens anew goes on. */
   opening(stream: object): void {
-    const known = this.#known(stream);
+    const known = this.known(stream);
     if (known.openSince !== undefined) return;
     known.openSince = this.#clock.monotonic();
     known.isItsOwnFault = false;
@@ -95,7 +90,7 @@ export class EndpointHealth {
    * it fails once no open stream may still be answered. `isItsOwnFault`: whoever ended it had read what it asks.
    */
   refuses(stream: object, hasWorked: boolean, isItsOwnFault: boolean): boolean {
-    const known = this.#known(stream);
+    const known = this.known(stream);
     const now = this.#clock.monotonic();
     const { isNew } = known;
     const worked = this.#end(known);
@@ -111,8 +106,9 @@ export class EndpointHealth {
     return isRefusal && this.#refusesAll();
   }
 
-  #known(stream: object): Known {
-    return getOrMake(this.#streams, stream, unopened);
+  /** Of one that is open, or waits to be opened for the first time. */
+  known(stream: object): Known {
+    return getOrMake(this.#streams, stream, () => new Known());
   }
 
   /** A new stream that is refused is one more witness of what began when the others were refused, if none has worked since. */
@@ -155,11 +151,3 @@ export class EndpointHealth {
 }
 
 const neverRefused = { since: 0, last: 0, count: 0 };
-
-const unopened = (): Known => ({
-  isNew: true,
-  openSince: undefined,
-  answered: false,
-  refused: undefined,
-  isItsOwnFault: false,
-});

@@ -10,18 +10,65 @@ import {
   setLogger,
 } from '@grpc/grpc-js';
 import type { Clock, Timer } from '../../model/clock.ts';
+import { getOrMake } from '../../model/maps.ts';
+import { shuffled } from '../../model/random.ts';
 import { ok, type Result } from '../../model/result.ts';
 import { shorten } from '../../model/text.ts';
 import type { Log } from '../../observe/log.ts';
 import { compilePrincipals } from '../../security/pattern.ts';
-import { type Address, formatHostPort } from '../../wire/address.ts';
+import { type Address, formatHostPort, type Lookup } from '../../wire/address.ts';
 import { Code, codeOf } from '../../wire/grpc-status.ts';
 import { readToken } from '../../wire/named-file.ts';
 import { explainConnect, explainError } from '../../wire/node-error.ts';
 import { parseSubjectAltNames } from '../../wire/peer.ts';
 import { secureContextOptions, type TlsMaterial } from '../../wire/tls-material.ts';
 import { VIA_HEADER } from '../../wire/via.ts';
-import type { Channel, ChannelHandler, ChannelStream, ChannelStreamHandler, Transport } from './channel.ts';
+
+export interface ChannelHandler {
+  connected(): void;
+  /**
+   * Once, unless it was closed by its owner: it could not be connected, or it is not any more. `asked`: the control plane
+   * has asked for another connection (GOAWAY without an error), as many do by age.
+   */
+  lost(reason: string, asked?: boolean): void;
+}
+
+export interface ChannelStreamHandler {
+  /**
+   * Bytes are this handler's own. True: a part of the message is still to be read, by `proceed` in turns of its own, so
+   * that others get theirs. The next message waits until then.
+   */
+  message(bytes: Buffer): boolean;
+  /** True: there is still more. */
+  proceed(): boolean;
+  /** Once, unless it was ended by its owner. Without a code it was not opened, for a reason of this relay's own. */
+  closed(reason: string, code?: Code): void;
+}
+
+export interface ChannelStream {
+  /** `written`: the transport has sent all of it, and the stream was open then. */
+  write(bytes: Uint8Array, written?: () => void): void;
+  /** At once: what was not sent yet may be lost. */
+  end(): void;
+  /**
+   * Nothing more is written, and nothing more is heard. Resolves when the other end has read everything, or a second
+   * later. Until then `written` of earlier ones is called, and not afterwards.
+   */
+  finish(): Promise<void>;
+}
+
+/**
+ * One attempt to connect to one endpoint, and then the connection. It never reconnects by itself; its owner opens
+ * another one.
+ */
+export interface Channel {
+  /** Opens a bidirectional stream; only once connected. */
+  open(path: string, via: string, handler: ChannelStreamHandler): ChannelStream;
+  close(): void;
+}
+
+/** Begins a try: the seam to the transport. `name`: the host name that the endpoint's address was found under. */
+export type Transport = (endpoint: Address, handler: ChannelHandler, name?: string) => Channel;
 
 export interface AdsTls {
   /** What a new connection is made with. The error says why there is nothing for it yet. */
@@ -47,19 +94,13 @@ export interface GrpcChannelOptions {
 }
 
 export function grpcTransport(options: GrpcChannelOptions): Transport {
-  return (endpoint, handler, name) => new GrpcChannel({ address: endpoint, name }, options, handler);
+  return (endpoint, handler, name) => new GrpcChannel(endpoint, name, options, handler);
 }
 
 /** What grpc-js says, of all channels of the process. It would write text to standard error, which is for the log. */
 export function logGrpc(log: Pick<Log, 'debug'>): void {
   const write = (...message: readonly unknown[]): void => log.debug(`grpc-js: ${message.join(' ')}`);
   setLogger({ error: write, info: write, debug: write });
-}
-
-/** Where to connect to, and by which name the endpoint is known, if it is not the address itself. */
-interface Endpoint {
-  readonly address: Address;
-  readonly name: string | undefined;
 }
 
 const defaultMaxResponseBytes = 64 * 1024 * 1024;
@@ -76,14 +117,20 @@ class GrpcChannel implements Channel {
   /** A stream ended with the connection. */
   #droppedStreams = false;
 
-  constructor(endpoint: Endpoint, options: GrpcChannelOptions, handler: ChannelHandler) {
+  /** `name`: by which the endpoint is known, if it is not the address itself. */
+  constructor(
+    address: Address,
+    name: string | undefined,
+    options: GrpcChannelOptions,
+    handler: ChannelHandler,
+  ) {
     this.#handler = handler;
     this.#options = options;
     const { clock, connectTimeoutMs } = options;
     this.#timeout = clock.after(connectTimeoutMs, () =>
       this.#lose(`no connection within ${connectTimeoutMs / 1000} s`),
     );
-    void this.#connect(endpoint);
+    void this.#connect(address, name);
   }
 
   open(path: string, via: string, handler: ChannelStreamHandler): ChannelStream {
@@ -112,7 +159,7 @@ class GrpcChannel implements Channel {
     this.#socket = socket;
   }
 
-  async #connect(endpoint: Endpoint): Promise<void> {
+  async #connect(address: Address, name: string | undefined): Promise<void> {
     const options = this.#options;
     const material = (await options.tls?.material()) ?? ok({});
     if (this.#phase === 'over') return;
@@ -123,9 +170,9 @@ class GrpcChannel implements Channel {
     const secure =
       options.tls === undefined
         ? ChannelCredentials.createInsecure()
-        : secureCredentials(material.value, hostOf(endpoint, options.tls), options.tls.serverIdentities);
-    const watched = new WatchedCredentials(secure, (socket) => this.#dialled(socket));
-    this.#client = new Client(target(endpoint.address), watched, channelOptions(endpoint, options));
+        : secureCredentials(material.value, hostOf(address, name, options.tls), options.tls.serverIdentities);
+    const credentials = watched(secure, (socket) => this.#dialled(socket));
+    this.#client = new Client(target(address), credentials, channelOptions(address, name, options));
     this.#watch(this.#client);
   }
 
@@ -175,39 +222,19 @@ class GrpcChannel implements Channel {
   }
 }
 
-/** Other credentials, and who hears of each socket before they are shown on it: grpc-js keeps it to itself. */
-class WatchedCredentials extends ChannelCredentials {
-  readonly #own: ChannelCredentials;
-  readonly #dialled: (socket: Socket) => void;
-
-  constructor(own: ChannelCredentials, dialled: (socket: Socket) => void) {
-    super();
-    this.#own = own;
-    this.#dialled = dialled;
-  }
-
-  override _isSecure(): boolean {
-    return this.#own._isSecure();
-  }
-
-  override _equals(other: ChannelCredentials): boolean {
-    return this === other;
-  }
-
-  override _createSecureConnector(
-    ...args: Parameters<ChannelCredentials['_createSecureConnector']>
-  ): ReturnType<ChannelCredentials['_createSecureConnector']> {
-    const connector = this.#own._createSecureConnector(...args);
-    return {
-      connect: (socket) => {
-        this.#dialled(socket);
-        return connector.connect(socket);
-      },
-      waitForReady: () => connector.waitForReady(),
-      getCallCredentials: () => connector.getCallCredentials(),
-      destroy: () => connector.destroy(),
+/** `dialled` hears of each socket before it is shown to these credentials: grpc-js keeps it to itself. */
+function watched(credentials: ChannelCredentials, dialled: (socket: Socket) => void): ChannelCredentials {
+  const create = credentials._createSecureConnector.bind(credentials);
+  credentials._createSecureConnector = (...args) => {
+    const connector = create(...args);
+    const connect = connector.connect.bind(connector);
+    connector.connect = (socket) => {
+      dialled(socket);
+      return connect(socket);
     };
-  }
+    return connector;
+  };
+  return credentials;
 }
 
 /** How long the other end may take to end a stream that this one has half-closed. */
@@ -405,7 +432,7 @@ function target(endpoint: Address): string {
 }
 
 /** The name or address that the certificate must be for, where no identities are configured. */
-const hostOf = ({ address, name }: Endpoint, { serverName }: AdsTls): string =>
+const hostOf = (address: Address, name: string | undefined, { serverName }: AdsTls): string =>
   serverName ?? name ?? (address.kind === 'tcp' ? address.host : 'localhost');
 
 /**
@@ -425,7 +452,8 @@ function secureCredentials(
 }
 
 function channelOptions(
-  endpoint: Endpoint,
+  address: Address,
+  name: string | undefined,
   { tls, keepalive, maxResponseBytes = defaultMaxResponseBytes }: GrpcChannelOptions,
 ): ChannelOptions {
   const options: ChannelOptions = {
@@ -447,7 +475,6 @@ function channelOptions(
     'grpc.enable_http_proxy': 0,
     'grpc-node.flow_control_window': 1024 * 1024,
   };
-  const { address, name } = endpoint;
   if (name !== undefined && address.kind === 'tcp')
     options['grpc.default_authority'] = formatHostPort(name, address.port);
   if (tls === undefined) return options;
@@ -456,7 +483,7 @@ function channelOptions(
     options['grpc.ssl_target_name_override'] = tls.serverName;
     options['grpc.default_authority'] = tls.serverName;
   }
-  if (isIP(hostOf(endpoint, tls)) !== 0) options['grpc.ssl_target_name_override'] = reservedHostName;
+  if (isIP(hostOf(address, name, tls)) !== 0) options['grpc.ssl_target_name_override'] = reservedHostName;
   return options;
 }
 
@@ -499,4 +526,86 @@ export function identityError(
     return undefined;
   }
   return new Error(`${has}: none of it is in server_identities: ${identities.join(', ')}`);
+}
+
+/**
+ * An endpoint that is a host name stands for all its addresses (docs/adr/0127-addresses-of-a-name.md). Each try looks the
+ * name up again and goes through its addresses in random order until one is connected. It has failed when all have.
+ * `random`: 0 ≤ x < 1. `connectTimeoutMs`: for the lookup, and again for each address.
+ */
+export function addressesTransport(
+  transport: Transport,
+  lookup: Lookup,
+  {
+    clock,
+    connectTimeoutMs,
+    random,
+  }: Pick<GrpcChannelOptions, 'clock' | 'connectTimeoutMs'> & {
+    readonly random: () => number;
+  },
+): Transport {
+  /** Those found last, as a lookup that fails changes nothing; and which one was given up, because it did not answer. */
+  const names = new Map<string, { found: readonly string[]; avoided?: string | undefined }>();
+  return (endpoint, handler) => {
+    if (endpoint.kind === 'unix' || isIP(endpoint.host) !== 0) return transport(endpoint, handler);
+    const { host: name, port } = endpoint;
+    const known = getOrMake(names, name, () => ({ found: [] }));
+    let phase: 'looking up' | 'connecting' | 'connected' | 'over' = 'looking up';
+    let current: { readonly channel: Channel; readonly host: string } | undefined;
+    const reasons = new Set<string>();
+    const lose: ChannelHandler['lost'] = (reason, asked) => {
+      phase = 'over';
+      handler.lost(reason, asked);
+    };
+    const tryNext = ([host, ...left]: readonly string[]): void => {
+      if (host === undefined) {
+        lose([...reasons].toSorted().join('; '));
+        return;
+      }
+      const connected = (): void => {
+        phase = 'connected';
+        handler.connected();
+      };
+      const lost: ChannelHandler['lost'] = (reason, asked) => {
+        if (phase === 'connected') lose(reason, asked);
+        else {
+          reasons.add(reason);
+          tryNext(left);
+        }
+      };
+      current = { channel: transport({ kind: 'tcp', host, port }, { connected, lost }, name), host };
+    };
+    const found = (hosts: readonly string[], problem: string): void => {
+      if (phase !== 'looking up') return;
+      timer.cancel();
+      phase = 'connecting';
+      if (hosts.length > 0) known.found = hosts;
+      if (known.found.length === 0) reasons.add(`${name}: ${problem}`);
+      const { avoided } = known;
+      // Stable: the others come first, in their random order.
+      tryNext(
+        shuffled(known.found, random).toSorted((a, b) => Number(a === avoided) - Number(b === avoided)),
+      );
+    };
+    const timer = clock.after(connectTimeoutMs, () =>
+      found([], `not looked up within ${connectTimeoutMs / 1000} s`),
+    );
+    lookup(name).then(
+      (hosts) => found(hosts, 'the name has no addresses'),
+      (error: unknown) => found([], explainError(error)),
+    );
+    return {
+      open(path, via, streamHandler) {
+        if (current === undefined) throw new Error('a stream was opened before the connection');
+        return current.channel.open(path, via, streamHandler);
+      },
+      close() {
+        // Its owner gives up a connection that does not answer; a connection that ends by itself is no reason to avoid it.
+        if (phase === 'connected') known.avoided = current?.host;
+        phase = 'over';
+        timer.cancel();
+        current?.channel.close();
+      },
+    };
+  };
 }

@@ -19,7 +19,6 @@ import {
   readSotwResource,
 } from '../../wire/response-reader.ts';
 import type { Identity, VariantSet } from '../variant-set.ts';
-import type { Stamp } from './stamp.ts';
 import type { MachineOptions } from './stream-effects.ts';
 
 /**
@@ -110,11 +109,8 @@ function withPayload(put: Put): Put {
 }
 
 /** What is needed to judge what arrives. */
-export interface AcceptanceRules {
-  readonly type: TypeUrl;
-  readonly maxConstraintDepth: number;
-  readonly stamp: Stamp;
-}
+export type AcceptanceRules = Pick<MachineOptions, 'maxConstraintDepth' | 'stamp'> &
+  Readonly<Record<'type', TypeUrl>>;
 
 /** A redirect of an xdstp name: passed on opaquely (protocol §6). */
 const REDIRECT_URL = 'type.googleapis.com/xds.core.v3.ResourceLocator';

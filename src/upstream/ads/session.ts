@@ -9,8 +9,8 @@ import type { Suspect } from '../../model/upstream.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import { encodeRequest } from '../../wire/request-writer.ts';
 import { announcesMore } from '../../wire/via.ts';
-import type { ChannelStream } from './channel.ts';
 import type { AdsConnection } from './connection.ts';
+import type { ChannelStream } from './grpc-channel.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type Holders, mostAwaited, type ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
@@ -366,7 +366,7 @@ class AdsStream {
     this.machine.adopt(state, endpoint === this.#lastEndpoint);
     if (isNew && before.machine.isUnused) {
       this.#backoff.continueFrom(before.#backoff);
-      this.#connection.expects(this);
+      this.#connection.health.known(this);
       this.#openLater();
     } else {
       this.#flushSoon();

@@ -44,7 +44,8 @@ const suspiciousRepeats = 3;
 export class Suspicion {
   readonly #stableAfterMs: number;
   readonly #services: Services;
-  readonly #groups = new MapInUse<TypeUrl, Map<Role, SubscriptionGroup>>(manyTypes);
+  /** By type and role. */
+  readonly #groups = new MapInUse<string, SubscriptionGroup>(manyTypes);
   readonly #streams = new Map<StreamId, StreamHistory>();
   #lastIsolated = usualStreams - 1;
 
@@ -59,7 +60,7 @@ export class Suspicion {
 
   /** The suspects that are subscribed now. */
   *suspects(): Iterable<Suspect & { readonly streamId: StreamId }> {
-    for (const { type, streamId, interests, suspected } of this.#all()) {
+    for (const { type, streamId, interests, suspected } of this.#groups.values()) {
       if (suspected !== undefined && interests > 0) yield { type, streamId, ...suspected };
     }
   }
@@ -210,18 +211,15 @@ export class Suspicion {
    * is there, if no more may be opened.
    */
   #create(type: TypeUrl, role: Role, now: number): SubscriptionGroup {
-    this.#groups.dropUnused((roles) =>
-      roles.values().every(({ interests, home }) => interests === 0 && isForUnknownTypes(home)),
-    );
-    const roles = getOrMake(this.#groups, type, () => new Map());
-    const [other] = roles.values();
+    this.#groups.dropUnused(({ interests, home }) => interests === 0 && isForUnknownTypes(home));
+    const other = this.#group(type, role === 'named' ? 'wildcard' : 'named');
     const home = homeOf(type, other?.home, this.#services);
     const group = new SubscriptionGroup(type, role, home);
     if (this.#services === 'AGGREGATED' && this.#isHomeUnstable(home, now)) {
       group.streamId =
         this.#unopened(group) ?? this.#streamForIsolation([group]) ?? this.#joined([group]) ?? home;
     }
-    roles.set(role, group);
+    this.#groups.set(keyOf(group), group);
     return group;
   }
 
@@ -230,10 +228,12 @@ export class Suspicion {
     const isStable = openedAt !== undefined && now - openedAt >= this.#stableAfterMs;
     const unknown = isForUnknownTypes(home);
     const hasSuspects = (): boolean =>
-      this.#all().some(
-        (group) =>
-          isForUnknownTypes(group.home) === unknown && group.suspected !== undefined && group.interests > 0,
-      );
+      this.#groups
+        .values()
+        .some(
+          (group) =>
+            isForUnknownTypes(group.home) === unknown && group.suspected !== undefined && group.interests > 0,
+        );
     return (quickEnds > 1 && !isStable) || hasSuspects();
   }
 
@@ -254,7 +254,7 @@ export class Suspicion {
     for (const streamId of streams) {
       if (streams.size < maxIsolatedStreams) break;
       if (this.#groupsOn(streamId).some(({ interests }) => interests > 0)) continue;
-      for (const { type, role } of this.#groupsOn(streamId)) this.#groups.get(type)?.delete(role);
+      for (const group of this.#groupsOn(streamId)) this.#groups.delete(keyOf(group));
       this.#streams.delete(streamId);
       streams.delete(streamId);
     }
@@ -278,7 +278,7 @@ export class Suspicion {
   #isolatedStreams(unknown: boolean): Set<StreamId> {
     const used = new Set<StreamId>();
     const streams = new Set<StreamId>();
-    for (const { streamId, home } of this.#all()) {
+    for (const { streamId, home } of this.#groups.values()) {
       used.add(streamId);
       if (isIsolated(streamId) && isForUnknownTypes(home) === unknown) streams.add(streamId);
     }
@@ -288,20 +288,17 @@ export class Suspicion {
   }
 
   #groupsOn(streamId: StreamId): readonly SubscriptionGroup[] {
-    return [...this.#all().filter((group) => group.streamId === streamId)];
-  }
-
-  #all(): IteratorObject<SubscriptionGroup, undefined> {
-    return this.#groups.values().flatMap((roles) => roles.values());
+    return [...this.#groups.values().filter((group) => group.streamId === streamId)];
   }
 
   /** A type's wildcard and its names are never on one stream. */
   #groupAt(streamId: StreamId, type: TypeUrl): SubscriptionGroup | undefined {
-    return [...(this.#groups.get(type)?.values() ?? [])].find((group) => group.streamId === streamId);
+    const both = [this.#group(type, 'wildcard'), this.#group(type, 'named')];
+    return both.find((group) => group?.streamId === streamId);
   }
 
   #group(type: TypeUrl, role: Role): SubscriptionGroup | undefined {
-    return this.#groups.get(type)?.get(role);
+    return this.#groups.get(keyOf({ type, role }));
   }
 
   #stream(streamId: StreamId): StreamHistory {
@@ -333,6 +330,8 @@ class SubscriptionGroup {
     this.streamId = home;
   }
 }
+
+const keyOf = ({ type, role }: Pick<SubscriptionGroup, 'type' | 'role'>): string => `${role} ${type}`;
 
 /** Whether these are unknown types. Known and unknown ones are never on one stream. */
 function haveUnknown(groups: readonly SubscriptionGroup[]): boolean {

@@ -232,7 +232,7 @@ export class FilesystemUpstream implements Upstream {
     const { puts } = content;
     const isGone = before !== undefined && !complete && !withholds(elsewhere, type);
     const removals = isGone ? lacking(puts, before.content.puts) : [];
-    this.#apply(type, content, { puts, removals, complete }, interests);
+    this.#apply(type, content, interests, { puts, removals, complete });
   }
 
   /** False while a file that never was good may hold some of it: what is missing may be there. */
@@ -243,20 +243,16 @@ export class FilesystemUpstream implements Upstream {
   #answerAsked(): void {
     const byType = Map.groupBy(this.#asked, ({ type }) => type);
     this.#asked.clear();
-    for (const [type, interests] of byType) this.#answer(type, interests);
-  }
-
-  /** What there is was published, and is in the cache. */
-  #answer(type: TypeUrl, interests: readonly Interest[]): void {
-    const content = this.#published.get(type)?.content ?? emptyContent;
-    this.#apply(type, content, { puts: [], removals: [], complete: false }, interests);
+    // What there is was published, and is in the cache.
+    for (const [type, interests] of byType)
+      this.#apply(type, this.#published.get(type)?.content ?? emptyContent, interests);
   }
 
   #apply(
     type: TypeUrl,
     { version }: TypeContent,
-    { puts, removals, complete }: Pick<Transaction, 'puts' | 'removals' | 'complete'>,
     interests: readonly Interest[],
+    { puts = [], ...said }: Partial<Pick<Transaction, 'puts' | 'removals' | 'complete'>> = {},
   ): void {
     if (this.#stopped) return;
     const resolved = this.#isComplete(type) ? interests : [];
@@ -266,9 +262,7 @@ export class FilesystemUpstream implements Upstream {
     const arrivedAt = clock.monotonic();
     const holder = this.publishesAs;
     const living = puts.flatMap((put) => this.#living(put, arrivedAt));
-    this.#sink.apply(
-      transaction({ holder, type, version, puts: living, removals, complete, resolved, arrivedAt }),
-    );
+    this.#sink.apply(transaction({ holder, type, version, puts: living, ...said, resolved, arrivedAt }));
     if (this.#withheld !== 'ALL' || interests.length === 0) return;
     // A file that shows no type may be no file of resources: nobody waits for it.
     const forNow: Holder = { ...holder, restored: true };

@@ -42,16 +42,7 @@ import {
 } from '../../wire/response-reader.ts';
 import { VariantSet } from '../variant-set.ts';
 
-/** A file's content, and how to find a resource in it. */
-interface ParsedFile {
-  readonly response: DiscoveryResponse;
-  /** Where a resource of the response is; undefined where the format has no lines. Holds the text. */
-  readonly placeOf: (index: number) => Place | undefined;
-  /** Its index in the file: others may have been left out. */
-  readonly indexOf: (index: number) => number;
-  /** The same, worked out already, where that costs little. */
-  readonly places: readonly (Place | undefined)[];
-}
+type Place = NonNullable<FileProblem['place']>;
 
 /** Something wrong, and where. */
 export type Located = Pick<FileProblem, 'place' | 'message'>;
@@ -264,12 +255,20 @@ function withoutFaults(
   return parsedFile(bytes.value, (index) => placeAt(['resources', indexOf(index)]), indexOf);
 }
 
+/** A file's content, and how to find a resource in it. */
+type ParsedFile = Readonly<ReturnType<typeof parsedFile>>;
+
+/**
+ * `placeOf`: where a resource of the response is; undefined where the format has no lines. It holds the text. `indexOf`: its
+ * index in the file, as others may have been left out. `places`: worked out already, where that costs little.
+ */
 function parsedFile(
   bytes: Uint8Array,
-  placeOf: ParsedFile['placeOf'],
-  indexOf: ParsedFile['indexOf'] = (index) => index,
-): ParsedFile {
-  return { response: fromBinary(DiscoveryResponseSchema, bytes), placeOf, indexOf, places: [] };
+  placeOf: (index: number) => Place | undefined,
+  indexOf = (index: number) => index,
+) {
+  const places: readonly (Place | undefined)[] = [];
+  return { response: fromBinary(DiscoveryResponseSchema, bytes), placeOf, indexOf, places };
 }
 
 function parseBinary(bytes: Uint8Array): Parsed {
@@ -351,19 +350,12 @@ function refuse(message: string, place?: Place): Parsed {
   return fail({ problems: [{ place, message }], rest: undefined, isOther: false });
 }
 
-/** From 1, as editors count. */
-interface Place {
-  readonly line: number;
-  /** Undefined: only the line is known. */
-  readonly column?: number | undefined;
-}
-
 /** Something wrong with one file, for the log, for `status` and for `validate`. */
 export interface FileProblem {
   /** As found below the configured path. */
   readonly file: string;
-  /** Undefined where the format has no lines or the place is not known. */
-  readonly place: Place | undefined;
+  /** From 1, as editors count. Undefined where the format has no lines or the place is not known; or only the column. */
+  readonly place: { readonly line: number; readonly column?: number | undefined } | undefined;
   readonly message: string;
   /** The types of which something is refused. */
   readonly types: readonly TypeUrl[];

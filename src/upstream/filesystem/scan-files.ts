@@ -218,20 +218,14 @@ export function oneUpdate(
   return first === undefined ? [] : [{ ...first, types }, ...others];
 }
 
-/** What its bytes show all the same. */
-interface BadFile extends Pick<FileRecord, 'signature' | 'digest'> {
-  readonly named: ReadonlySet<TypeUrl>;
-  /** It is whole, and no DiscoveryResponse at all: a package.json, say. */
-  readonly isOther: boolean;
-}
-
-const unread: BadFile = { signature: '', digest: '', named: nothing, isOther: false };
+/** What its bytes show all the same. `isOther`: it is whole, and no DiscoveryResponse at all: a package.json, say. */
+const unread = { signature: '', digest: '', named: nothing, isOther: false };
 
 function badRecord(
   file: string,
   found: readonly Located[],
   previous: LastGood | undefined,
-  { signature, digest, named, isOther }: BadFile,
+  { signature, digest, named, isOther }: Readonly<typeof unread>,
 ): FileRecord {
   const resources = previous?.resources;
   const before = resources?.map(({ type }) => type) ?? [];

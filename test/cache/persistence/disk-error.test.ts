@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { diskError } from '../../../src/cache/persistence/disk-error.ts';
+import { diskError } from '../../../src/cache/persistence/records.ts';
 
 describe('an error of the disk', () => {
   it('has the same kind, whether SQLite or the file system says it', () => {

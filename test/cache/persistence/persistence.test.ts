@@ -666,7 +666,7 @@ describe('persistence', () => {
 
   it('a change whose upstream is asked for something else now has no bodies any more, on disk too', async () => {
     const limits = () => ({ maxBytes: 1_000_000, maxAgeMs: 1_000_000 });
-    const history = () => new History({ clock: systemClock, limits, written: () => {} });
+    const history = () => new History(systemClock, limits, () => {});
     const before = history();
     const first = await open({ history: before });
     fill(first);

@@ -6,7 +6,6 @@ import { expect } from 'chai';
 import { z } from 'zod';
 import { type Disk, WorkerDisk } from '../../../src/cache/persistence/disk.ts';
 import type { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
-import type { ChangeSource } from '../../../src/cache/persistence/encode.ts';
 import {
   type Loaded,
   Persistence,
@@ -14,6 +13,7 @@ import {
   type UpstreamIdentity,
 } from '../../../src/cache/persistence/persistence.ts';
 import type { RowBatch } from '../../../src/cache/persistence/records.ts';
+import type { ChangeSource } from '../../../src/cache/persistence/rows.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { resourceName, type TypeUrl } from '../../../src/model/brand.ts';
 import { type Clock, systemClock } from '../../../src/model/clock.ts';

@@ -42,7 +42,7 @@ class FakeDisk implements Disk {
   open(_leaveOut: readonly TypeUrl[], discard?: string): Promise<Reply<'open'>> {
     this.opened.push(discard);
     if (this.openError !== undefined) return Promise.resolve(fail(this.openError));
-    return Promise.resolve(ok({ state: undefined, setAside: undefined }));
+    return Promise.resolve(ok({ state: undefined, setAside: undefined, unwritable: undefined }));
   }
 
   read(): Promise<Reply<'read'>> {

@@ -3,9 +3,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { crc32 } from 'node:zlib';
 import { z } from 'zod';
-import { Decoder } from '../../../src/cache/persistence/decode.ts';
 import { DiskServer } from '../../../src/cache/persistence/disk-server.ts';
 import type { DiskError, Row, RowBatch } from '../../../src/cache/persistence/records.ts';
+import { Decoder } from '../../../src/cache/persistence/rows.ts';
 import { Store } from '../../../src/cache/store.ts';
 import { systemClock } from '../../../src/model/clock.ts';
 import { Cache, interest, partsOf, says, temporary } from '../../cache/persistence/support.ts';
@@ -57,12 +57,13 @@ function rows(parts: readonly RowBatch[]): Subject {
       take(bytes) {
         const read = rowOf(bytes);
         if (read === undefined) return;
-        const decoder = new Decoder({
-          keeps: () => true,
-          serves: () => 'central',
-          clock: systemClock,
-          differs: { resource: () => {}, interest: () => {}, version: () => {}, change: () => {} },
-        });
+        const differs = { resource: () => {}, interest: () => {}, version: () => {}, change: () => {} };
+        const decoder = new Decoder(
+          () => true,
+          () => 'central',
+          systemClock,
+          differs,
+        );
         decoder.take({ rows: [...all, read], payloads });
         const restored = decoder.finish();
         if (!restored.ok) return;

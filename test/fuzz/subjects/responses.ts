@@ -1,6 +1,10 @@
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
-import type { ChannelHandler, ChannelStreamHandler, Transport } from '../../../src/upstream/ads/channel.ts';
+import type {
+  ChannelHandler,
+  ChannelStreamHandler,
+  Transport,
+} from '../../../src/upstream/ads/grpc-channel.ts';
 import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';
 import { contentOf, deltaResponse, parseItem, sotwResponse } from '../../upstream/ads/responses.ts';
 import type { Subject, Trial } from '../subject.ts';

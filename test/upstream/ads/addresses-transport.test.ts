@@ -1,8 +1,12 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import { expect } from 'chai';
-import { addressesTransport } from '../../../src/upstream/ads/addresses-transport.ts';
-import type { Channel, ChannelHandler, Transport } from '../../../src/upstream/ads/channel.ts';
-import type { Address } from '../../../src/wire/address.ts';
+import {
+  addressesTransport,
+  type Channel,
+  type ChannelHandler,
+  type Transport,
+} from '../../../src/upstream/ads/grpc-channel.ts';
+import type { Address, Lookup } from '../../../src/wire/address.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
 const named: Address = { kind: 'tcp', host: 'planes', port: 7 };
@@ -37,12 +41,12 @@ class World {
       };
       return channel;
     };
-    this.#transport = addressesTransport(inner, {
-      lookup: () => {
-        const { addresses } = this;
-        if (addresses === 'never') return new Promise(() => {});
-        return addresses === undefined ? Promise.reject(new Error('no server')) : Promise.resolve(addresses);
-      },
+    const lookup: Lookup = () => {
+      const { addresses } = this;
+      if (addresses === 'never') return new Promise(() => {});
+      return addresses === undefined ? Promise.reject(new Error('no server')) : Promise.resolve(addresses);
+    };
+    this.#transport = addressesTransport(inner, lookup, {
       random: () => this.random,
       clock: this.clock,
       connectTimeoutMs: 5000,

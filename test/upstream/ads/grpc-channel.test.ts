@@ -6,7 +6,7 @@ import { expect } from 'chai';
 import { systemClock } from '../../../src/model/clock.ts';
 import { LOAD_PATH } from '../../../src/model/load.ts';
 import { ok } from '../../../src/model/result.ts';
-import type { Channel } from '../../../src/upstream/ads/channel.ts';
+import type { Channel } from '../../../src/upstream/ads/grpc-channel.ts';
 import { type AdsTls, grpcTransport } from '../../../src/upstream/ads/grpc-channel.ts';
 import { frameOf } from '../../../src/wire/grpc-frames.ts';
 import { Code, codeName } from '../../../src/wire/grpc-status.ts';

@@ -7,7 +7,7 @@ import type { Interest } from '../../../src/model/transaction.ts';
 import { VariantIndex } from '../../../src/model/variant-index.ts';
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
-import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
+import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/grpc-channel.ts';
 import type { SessionRule } from '../../../src/upstream/ads/node.ts';
 import { InMemoryRelay, put, type } from '../../support/in-memory-relay.ts';
 import type { VirtualClock } from '../../support/virtual-clock.ts';

@@ -9,7 +9,7 @@ import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest } from '../../../src/model/transaction.ts';
 import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
-import type { Channel, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
+import type { Channel, ChannelStreamHandler } from '../../../src/upstream/ads/grpc-channel.ts';
 import { Code } from '../../../src/wire/grpc-status.ts';
 import { Random } from '../../simulator/random.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';

@@ -4,7 +4,7 @@ import { type Interest, type Transaction, transaction } from '../../../src/model
 import type { UpstreamSink } from '../../../src/model/upstream.ts';
 import { createLog } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
-import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/channel.ts';
+import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/grpc-channel.ts';
 import { CLAIMS_EVERYTHING } from '../../../src/upstream/claims.ts';
 import { Siblings } from '../../../src/upstream/siblings.ts';
 import { ALL_INTERESTS, INTERESTS_TYPE, nameOfInterest } from '../../../src/wire/between-relays.ts';
