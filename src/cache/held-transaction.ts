@@ -362,12 +362,19 @@ export class HeldTransaction {
    * no new one, for who asks only then neither: what the others have of it is in `released`.
    */
   #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
+    // Each looked at once: of thousands of variants all may match.
+    const shown = new Map<Parameters, boolean>();
+    const hasSome = ({ selector, parameters }: Interest): boolean =>
+      // What upstream has sent to names alone is nothing that a wildcard shows.
+      selector === WILDCARD
+        ? getOrMake(shown, parameters, () => column.variants.match(parameters).some(isHeldByWildcard))
+        : matchesAny(column, parameters);
     const isNew = (entry: CacheEntry): boolean => {
       if (column.variants.get(entry.constraints.key) !== undefined) return false;
       const { name, constraints } = entry.variant;
       const seeing = this.table.interests.seeing(name, constraints);
-      const all = Array.from(seeing, ({ interest }) => interest.parameters);
-      const having = all.filter((parameters) => matchesAny(column, parameters));
+      const all = Array.from(seeing, ({ interest }) => interest);
+      const having = all.filter(hasSome).map(({ parameters }) => parameters);
       if (all.length > 0 && having.length === all.length) return false;
       if (isAnother(released.variants.get(entry.constraints.key), entry)) return false;
       return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
@@ -378,8 +385,8 @@ export class HeldTransaction {
     for (const { variant, holders, confirmedIn } of added) {
       table.all.payloads.retain(variant.payload);
       table.add(column, variant, holders, confirmedIn, side);
-      for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
-        getOrMake(this.#added[side], shown, () => []).push(variant.constraints);
+      for (const called of [variant.name, ...variant.aliases.map(resourceName)])
+        getOrMake(this.#added[side], called, () => []).push(variant.constraints);
     }
     return added.length > 0;
   }

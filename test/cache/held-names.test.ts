@@ -388,6 +388,20 @@ describe('held names', () => {
     });
     expect(setting.pending()).to.equal('');
   });
+  it('a variant for a wildcard that has nothing yet does not wait, though names have one that matches', () => {
+    const setting = new Setting();
+    setting.want('a', inSecond);
+    const all = setting.want('*', inBoth);
+    setting.apply({ puts: [cluster('a', '1', { constraints: second })] });
+    setting.apply({
+      holder: wildcardHolder,
+      puts: [cluster('a', '2', { constraints: prod })],
+      resolved: [all],
+    });
+    expect(setting.members('released', inBoth)).to.equal('a');
+    expect(setting.wildcard('released', 'a', inBoth)).to.equal('2');
+    expect(setting.both('a', inSecond)).to.equal('1 | 1');
+  });
   it('a wildcard that has nothing yet gets the released content at once', () => {
     const setting = new Setting();
     setting.want('a');

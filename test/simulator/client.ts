@@ -156,6 +156,8 @@ export class Client {
     const all = before.wildcard || (wildcard && !(partial && before !== NOTHING));
     const named = partial && all ? [] : names;
     topic.askByName(named, this.#forms(this.#parameters), this.host.epoch.base);
+    // What it has unsubscribed counts as never sent (protocol §3.5): who subscribes to it again has dropped it.
+    topic.forgetUnwanted();
     topic.wanted = { names: before.names.union(new Set(named)), wildcard: all };
     const changed = all !== before.wildcard || named.some((name) => !before.names.has(name));
     if (!sotw) this.#subscribeDelta(topic, [...named, ...(all && !before.wildcard ? ['*'] : [])], []);
