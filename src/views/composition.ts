@@ -533,17 +533,20 @@ class ResponseContent {
     for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
       if (!isNew || !this.#maySend(error, item)) continue;
-      // Several parameter sets may have it.
-      const key = constrainedKey(error.constraints, item.spelling);
-      if (item.locator && this.#errors.has(key)) continue;
-      if (item.locator) this.#errors.add(key);
-      const constraints = item.locator ? error.constraints.bytes : UNCONSTRAINED.bytes;
-      const { status } = error;
-      for (const name of view.spellingsOf(item)) {
-        const told = { name, constraints, status };
-        this.errors.push(told);
-        if (error.code !== Code.NOT_FOUND && !isVariant(item.last.value)) this.#keeping.set(told, item.id);
-      }
+      this.#addError(error, item);
+    }
+  }
+
+  #addError({ status, code, constraints }: StoredResourceError, item: Item): void {
+    // Several parameter sets may have it.
+    const key = constrainedKey(constraints, item.spelling);
+    if (item.locator && this.#errors.has(key)) return;
+    if (item.locator) this.#errors.add(key);
+    const { bytes } = item.locator ? constraints : UNCONSTRAINED;
+    for (const name of this.input.view.spellingsOf(item)) {
+      const told = { name, constraints: bytes, status };
+      this.errors.push(told);
+      if (code !== Code.NOT_FOUND && !isVariant(item.last.value)) this.#keeping.set(told, item.id);
     }
   }
 

@@ -35,7 +35,7 @@ import {
 import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
 import { contentVersionOf, showsAll } from './content-version.ts';
-import { holdings, type Item } from './item.ts';
+import { holdings, type Item, leavesDoubtful } from './item.ts';
 import {
   answersIn,
   awaitedAtHead,
@@ -361,7 +361,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
   }
 
-  /** The view changed. */
   invalidated(): void {
     this.#markBehind(true);
   }
@@ -607,9 +606,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
+    const isHiding = leavesDoubtful(resources, view.items);
     const composed = this.#compose(
       {
-        ...this.#input((removed) => this.#defers(removed, defers)),
+        ...this.#input((one) => this.#defers(one, defers) || isHiding(one)),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
         mustRemove: [...covered.named, ...absent],

@@ -1,6 +1,7 @@
-import { type ResourceName, revision, type TypeUrl } from '../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, revision, type TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import { UNCONSTRAINED } from '../model/constraints.ts';
+import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { SelectionEntry } from '../model/selection.ts';
 import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
@@ -202,6 +203,33 @@ export function sentName(item: Item, variant: Variant, encoding: Encoding): stri
   const isInBody =
     encoding.protocol === 'sotw' && !encoding.wrapped && !isConstrained(item, variant, encoding);
   return isInBody ? variant.name : nameOf(item, variant);
+}
+
+interface Shown {
+  readonly item: Item;
+  readonly variant: Variant;
+}
+
+/**
+ * Whether without a resource a locator client would turn to another variant that it has, and of which it is not known
+ * whether that is there: it came for other parameters, for which the name is unknown now (protocol §5.10).
+ */
+export function leavesDoubtful(
+  resources: ReadonlyMap<string, Shown>,
+  items: Pick<ReadonlyMap<string, Item>, 'get'>,
+): (removed: Shown) => boolean {
+  const doubtful = new Map<ResourceName, Map<ConstraintsKey, Constraints>>();
+  for (const { item, variant } of resources.values()) {
+    if (!item.locator || items.get(item.id)?.last.value !== 'unknown') continue;
+    const { name, constraints } = variant;
+    getOrMake(doubtful, name, () => new Map()).set(constraints.key, constraints);
+  }
+  return ({ item: { locator, parameters }, variant }) =>
+    locator &&
+    doubtful
+      .get(variant.name)
+      ?.values()
+      .some((one) => one.matches(parameters)) === true;
 }
 
 /** A resource of which nothing but its name is known. */

@@ -314,6 +314,28 @@ describe('variants (protocol §5, TP2)', () => {
       }
     });
 
+    it('§5.10 so does what is removed, if another variant would take its place of which it is not known whether it is there', () => {
+      const relay = new InMemoryRelay();
+      const client = locating(relay, ['x', { env: 'prod', version: 'v1' }]);
+      const forAll = compiled(is('version', 'v1'));
+      says(relay, [xProd]);
+      says(relay, [variant('x', 'v', forAll)]);
+      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { version: 'v1' })] });
+      const has = ['+x {env == "prod"} p', '+x {version == "v1"} v'];
+      expect(client.received().flatMap(told)).to.deep.equal(has);
+      const unanswered = [...relay.upstream.interests].filter(
+        ({ parameters }) => !parameters.key.includes('prod'),
+      );
+      const removed = { type: eds, holder: namedHolder, resolved: [] };
+      relay.says({ ...removed, removals: [removal('x', forAll)], unanswered });
+      relay.says({ ...removed, removals: [removal('x', prod)] });
+      expect(client.received().flatMap(told)).to.deep.equal([]);
+      relay.says({ type: eds, holder: namedHolder, resolved: unanswered });
+      expect(client.received().flatMap(told).toSorted()).to.deep.equal([
+        '-x {env == "prod"}',
+        '-x {version == "v1"}',
+      ]);
+    });
     it('§5.10 so does a miss that is told because its locator was unsubscribed under a wildcard', () => {
       const relay = new InMemoryRelay();
       const client = relay.delta();

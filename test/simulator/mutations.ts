@@ -156,8 +156,8 @@ export const mutations: readonly Wrong[] = [
     name: 'what waits is taken for what is released',
     rule: 7,
     file: 'src/cache/type-table.ts',
-    right: 'if (!this.#isEqual(held.released, live)) return false;',
-    wrong: 'if (this.held.size < 2 && !this.#isEqual(held.released, live)) return false;',
+    right: 'if (!this.#isEqual(held.released, live, last)) return false;',
+    wrong: 'if (this.held.size < 2 && !this.#isEqual(held.released, live, last)) return false;',
   },
   {
     name: 'a freeze is only for types that are gated',
