@@ -17,6 +17,7 @@ import { type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
   type CacheEntry,
+  FROM_WILDCARD,
   isRestored,
   sameVariantContent,
   type VariantsOf,
@@ -452,8 +453,8 @@ function joinWildcards(
       own === undefined ? [...new Set(all).difference(new Set(having))].flatMap(replacing) : [own];
     const holders = new Map(sources.flatMap(({ holders }) => holders).map((holder) => [holder.key, holder]));
     const added = [...holders.values()].filter(({ role }) => role === 'wildcard');
-    if (added.length === 0) continue;
-    for (const parameters of having) bindShown(column, parameters);
+    // Who is shown another than they have chosen by name could be shown this one in its place.
+    if (added.length === 0 || !having.every((parameters) => bindShown(column, parameters))) continue;
     entry.holders = [...entry.holders, ...added];
     for (const parameters of all) shows.set(parameters, true);
     joined = true;
@@ -471,11 +472,14 @@ function shownInPlace(
   return shown.some((entry) => column.variants.get(entry.constraints.key) !== undefined) ? [] : shown;
 }
 
-/** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
-function bindShown(column: CachedResource, parameters: Parameters): void {
-  if (column.bindings?.has(parameters) === true) return;
-  const shown = column.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
+/** What a wildcard shows becomes its choice. False: another was chosen before, which stays that of names. */
+function bindShown(column: CachedResource, parameters: Parameters): boolean {
+  const bound = column.bindings?.get(parameters);
+  const chosen = bound === undefined ? undefined : column.variants.get(bound);
+  if (chosen !== undefined) return isHeldByWildcard(chosen);
+  const shown = column.pick(parameters, () => {}, FROM_WILDCARD);
   if (shown !== undefined) column.bind(parameters, shown);
+  return true;
 }
 
 function without(

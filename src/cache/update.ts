@@ -5,6 +5,7 @@ import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
+import { isHeldByWildcard } from '../model/rollout.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
 import {
   type Heartbeat,
@@ -19,7 +20,14 @@ import {
   WILDCARD,
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { type CachedResource, type CacheEntry, hasHolder, sameContent } from './cached-resource.ts';
+import {
+  type CachedResource,
+  type CacheEntry,
+  FROM_WILDCARD,
+  hasHolder,
+  NO_FILTER,
+  sameContent,
+} from './cached-resource.ts';
 import type { InterestState } from './interests.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
@@ -280,7 +288,9 @@ export class Update extends VariantRemover {
       const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (entry !== undefined) entry.confirmedIn = this.#revision;
-      else if (cached !== undefined && !this.#transaction.cannotDelete)
+      // One that has been there for names alone is new to wildcards.
+      const isNew = entry === undefined || (this.#holder.role === 'wildcard' && !isHeldByWildcard(entry));
+      if (cached !== undefined && isNew && !this.#transaction.cannotDelete)
         this.#remember(cached, put, remembered, choices);
     }
     for (const { name, constraints } of this.#transaction.heartbeats) {
@@ -298,18 +308,21 @@ export class Update extends VariantRemover {
   ): void {
     const seen = getOrMake(remembered, cached, () => new Set());
     for (const { interest } of this.table.interests.seeingVariant(put)) {
-      const { parameters } = interest;
+      const { selector, parameters } = interest;
       if (seen.has(parameters)) continue;
+      const isWildcard = selector === WILDCARD;
+      const before = this.#pick(cached, put.name, parameters, isWildcard ? FROM_WILDCARD : NO_FILTER);
+      if (before === undefined || (isWildcard && !isHeldByWildcard(before))) continue;
       seen.add(parameters);
-      const before = this.#pick(cached, put.name, parameters);
-      if (before !== undefined) choices.push([cached, parameters, before]);
+      choices.push([cached, parameters, before]);
     }
   }
 
   #keepChoice([cached, parameters, before]: PreviousChoice): void {
     if (cached.variants.get(before.constraints.key) !== before) return;
     const matches = cached.variants.match(parameters);
-    if (matches.length < 2) return;
+    const bound = cached.bindings?.get(parameters) ?? before.constraints.key;
+    if (matches.length < 2 || bound !== before.constraints.key) return;
     cached.bind(parameters, before);
     const others = matches.filter((entry) => entry !== before);
     this.table.ambiguous(before.variant.name, parameters, [before, ...others]);
@@ -545,8 +558,13 @@ export class Update extends VariantRemover {
     }
   }
 
-  #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {
-    return cached.pick(parameters, (matches) => this.table.ambiguous(name, parameters, matches));
+  #pick(
+    cached: CachedResource,
+    name: ResourceName,
+    parameters: Parameters,
+    among = NO_FILTER,
+  ): CacheEntry | undefined {
+    return cached.pick(parameters, (matches) => this.table.ambiguous(name, parameters, matches), among);
   }
 }
 

@@ -455,6 +455,25 @@ describe('held names', () => {
       expect(setting.members('released', inSecond)).to.equal('b');
       expect(setting.wildcard('released', 'b', inBoth)).to.equal('1');
     });
+    it('waits where the first would be shown it too, as names have chosen it', () => {
+      const setting = new Setting();
+      setting.want('b', inBoth);
+      setting.apply({ puts: [cluster('b', '2', { constraints: second })] });
+      const puts = [cluster('b', '1', { constraints: prod })];
+      setting.apply({ puts });
+      setting.gate.release();
+      setting.apply({ holder: wildcardHolder, puts, resolved: [setting.want('*', inBoth)] });
+      const shownToBoth = (side: Side) => [
+        setting.see(side, 'b', inBoth),
+        setting.wildcard(side, 'b', inBoth),
+      ];
+      expect(shownToBoth('released')).to.deep.equal(['2', '1']);
+      setting.apply({ ...wildcardOfSecond, resolved: [setting.want('*', inSecond)] });
+      expect(shownToBoth('released')).to.deep.equal(['2', '1']);
+      expect(setting.members('released', inSecond)).to.equal('');
+      setting.gate.release();
+      expect(setting.members('released', inSecond)).to.equal('b');
+    });
   });
   it('an alias shows what its side has', () => {
     const setting = new Setting();
