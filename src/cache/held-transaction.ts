@@ -189,11 +189,7 @@ export class HeldTransaction {
       for (const [name, held] of seen) {
         const live = this.table.resources.get(name);
         if (held === undefined || held.closed || live === undefined) continue;
-        for (const [side, column] of columnsOf(held)) {
-          const grown = this.#letNewIn(side, column, live, held.released);
-          const joined = joinWildcards(column, live, this.table.interests);
-          if (grown || joined) this.table.pendingChanges(name);
-        }
+        if (this.#letIn(held, live)) this.table.pendingChanges(name);
       }
     }
   }
@@ -301,12 +297,16 @@ export class HeldTransaction {
 
   /** What must not wait goes into the columns of the sides. */
   #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
-    for (const [side, column] of columnsOf(held)) {
-      const followed = followTtls(column, live);
-      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live, held.released);
-      const joined = !held.closed && joinWildcards(column, live, this.table.interests);
-      if (followed || grown || joined) this.#altered.add(name);
-    }
+    const followed = columnsOf(held).filter(([, column]) => followTtls(column, live));
+    const grown = !held.closed && live !== undefined && this.#letIn(held, live);
+    if (followed.length > 0 || grown) this.#altered.add(name);
+  }
+
+  /** What does not wait as those it is for have nothing yet. */
+  #letIn(held: HeldName, live: CachedResource): boolean {
+    const grown = this.#letNewIn(held, live);
+    const joined = columnsOf(held).filter(([, column]) => joinWildcards(column, live, this.table.interests));
+    return grown || joined.length > 0;
   }
 
   /** Upstream has gone back to the change that is judged, or what it says is no removal. */
@@ -317,7 +317,8 @@ export class HeldTransaction {
       return last !== undefined && sameVariantContent(last, variant);
     };
     const shown = variantsOf(canary, isLeft);
-    if (this.table.isSeenAlike(shown, variantsOf(live))) return true;
+    const isSame = this.table.isSeenAlike(shown, variantsOf(live));
+    if (isSame && (live === undefined || canary.hasBindingsOf(live))) return true;
     return this.#queuedIfRemoved.has(name) && !isLacking(live?.variants.all() ?? [], [...shown.values()]);
   }
 
@@ -362,27 +363,36 @@ export class HeldTransaction {
    * A variant for parameter sets that have nothing of the name yet does not wait. Where canaries judge its removal it is
    * no new one, for who asks only then neither: what the others have of it is in `released`.
    */
-  #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
-    const isNew = (entry: CacheEntry): boolean => {
-      if (column.variants.get(entry.constraints.key) !== undefined) return false;
-      const { name, constraints } = entry.variant;
-      const seeing = this.table.interests.seeing(name, constraints);
-      const all = Array.from(seeing, ({ interest }) => interest.parameters);
-      const having = all.filter((parameters) => matchesAny(column, parameters));
-      if (all.length > 0 && having.length === all.length) return false;
-      if (isAnother(released.variants.get(entry.constraints.key), entry)) return false;
-      return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
-    };
+  #letNewIn(held: HeldName, live: CachedResource): boolean {
     const { table } = this;
-    const added = live.variants.all().filter(isNew);
-    if (added.length > 0 && column.empty) column.order = live.order;
-    for (const { variant, holders, confirmedIn } of added) {
-      table.all.payloads.retain(variant.payload);
-      table.add(column, variant, holders, confirmedIn, side);
-      for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
-        getOrMake(this.#added[side], shown, () => []).push(variant.constraints);
+    // Looked at in each column before any changes.
+    const columns = columnsOf(held).map(([side, column]) => {
+      const added = live.variants.all().filter((entry) => this.#isNew(entry, column, held));
+      return { side, column, added };
+    });
+    for (const { side, column, added } of columns) {
+      if (added.length > 0 && column.empty) column.order = live.order;
+      for (const { variant, holders, confirmedIn } of added) {
+        table.all.payloads.retain(variant.payload);
+        table.add(column, variant, holders, confirmedIn, side);
+        for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
+          getOrMake(this.#added[side], shown, () => []).push(variant.constraints);
+      }
     }
-    return added.length > 0;
+    return columns.some(({ added }) => added.length > 0);
+  }
+
+  #isNew(entry: CacheEntry, column: CachedResource, held: HeldName): boolean {
+    if (column.variants.get(entry.constraints.key) !== undefined) return false;
+    const { name, constraints } = entry.variant;
+    const seeing = this.table.interests.seeing(name, constraints);
+    const all = Array.from(seeing, ({ interest }) => interest.parameters);
+    const having = all.filter((parameters) => matchesAny(column, parameters));
+    if (all.length > 0 && having.length === all.length) return false;
+    if (isAnother(held.released.variants.get(entry.constraints.key), entry)) return false;
+    // What waits for one side must not be a difference between the sides that nobody judges.
+    if (columnsOf(held).some(([side]) => this.#isTakenOver(side, entry))) return false;
+    return keepsOwn(column, having, entry);
   }
 
   /** Whether who asks by one of its aliases has something, of another resource maybe. */
@@ -399,7 +409,6 @@ export class HeldTransaction {
 /** What the sides have apart from what upstream says. */
 function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
   const own = [['released', released] as const];
-  // What is new is new to the column before it is in what is released.
   return canary === undefined ? own : [['canary', canary] as const, ...own];
 }
 

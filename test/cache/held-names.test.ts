@@ -475,6 +475,45 @@ describe('held names', () => {
       expect(setting.members('released', inSecond)).to.equal('b');
     });
   });
+  it('that another variant is chosen is queued too', () => {
+    const setting = new Setting();
+    setting.want('a', inTest);
+    setting.full({ a: '1' });
+    const forTest = { puts: [cluster('a', 'for test', { constraints: test })] };
+    setting.apply(forTest);
+    setting.full({ a: '2' });
+    expect(setting.both('a', inTest)).to.equal('1 | 2');
+    setting.gate.queueing(() => true);
+    setting.apply({ ...forTest, cannotDelete: true });
+    expect(setting.both('a', inTest)).to.equal('1 | 2');
+    expect(setting.pending()).to.equal('a queued behind');
+  });
+  describe('what is queued comes to neither side where one has another resource by its alias', () => {
+    const shared = { aliases: ['shared'] };
+    const queuedBeside = (before: Partial<Put>, now?: Partial<Put>): Setting => {
+      const setting = new Setting();
+      setting.want('shared');
+      setting.apply({ puts: [cluster('a', '1', before), cluster('b', '1', { constraints: test })] });
+      if (now === undefined) setting.apply({ removals: [gone('a')] });
+      else setting.apply({ puts: [cluster('a', '1', now)] });
+      setting.gate.queueing(() => true);
+      setting.apply({ puts: [cluster('b', '2', shared)] });
+      expect(setting.pending()).to.equal('a, b queued');
+      return setting;
+    };
+    it('which canaries judge the removal of', () => {
+      const setting = queuedBeside(shared);
+      expect(setting.both('shared')).to.equal('1 | unknown');
+      setting.gate.release();
+      expect([setting.both('shared'), setting.gate.size]).to.deep.equal(['unknown | unknown', 0]);
+    });
+    it('which canaries judge', () => {
+      const setting = queuedBeside({}, shared);
+      expect(setting.both('shared')).to.equal('unknown | 1');
+      setting.gate.release();
+      expect([setting.both('shared'), setting.gate.size]).to.deep.equal(['1 | 1', 0]);
+    });
+  });
   it('an alias shows what its side has', () => {
     const setting = new Setting();
     const resolved = [setting.want('x')];
