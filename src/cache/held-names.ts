@@ -28,7 +28,7 @@ import type {
 import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn, sameVariants, type VariantsOf, variantsOf } from './cached-resource.ts';
-import { HeldTransaction, isFrozen } from './held-transaction.ts';
+import { HeldTransaction, isFrozen, joinWildcards } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges } from './update.ts';
 
@@ -93,6 +93,9 @@ export class HeldNames implements Gate {
         const { refused, saidLast } = held;
         table.change(name, held, { refused: moved(refused, ofName), saidLast: moved(saidLast, ofName) });
       }
+      // Variants of a name and of a wildcard may have become one.
+      for (const column of held === undefined || held.closed ? [] : [held.released, held.canary])
+        if (column !== undefined) joinWildcards(column, table.resources.get(name), table.interests);
       table.pendingChanges(name);
       table.stopHoldingIfEqual(name);
     }

@@ -437,7 +437,7 @@ const matchesAny = (cached: CachedResource | undefined, parameters: Parameters):
   cached !== undefined && cached.variants.match(parameters, 1).length > 0;
 
 /** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
-function joinWildcards(
+export function joinWildcards(
   column: CachedResource,
   live: CachedResource | undefined,
   interests: Interests,

@@ -475,6 +475,17 @@ describe('held names', () => {
       expect(setting.members('released', inSecond)).to.equal('b');
     });
   });
+  it('variants of a name and of a wildcard that new constraints make one are one for both sides', () => {
+    const setting = new Setting();
+    setting.want('*', inProd);
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1', { constraints: prod })] });
+    expect(setting.pending()).to.equal('a');
+    const { name, constraints: from } = gone('a');
+    const moves = [{ holder: namedHolder, name, from, to: prod }];
+    setting.store.restamp({ type: cds, moves, unresolved: [] });
+    expect([setting.pending(), setting.members('released', inProd)]).to.deep.equal(['', 'a']);
+  });
   it('that another variant is chosen is queued too', () => {
     const setting = new Setting();
     setting.want('a', inTest);
