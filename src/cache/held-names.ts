@@ -30,7 +30,7 @@ import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn, sameVariants, type VariantsOf, variantsOf } from './cached-resource.ts';
 import { HeldTransaction, isFrozen, joinWildcards } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
-import { CommitChanges } from './update.ts';
+import { CommitChanges, type Recorded } from './update.ts';
 
 const everything: Scope = {};
 
@@ -300,10 +300,14 @@ export class HeldNames implements Gate {
     return [...contentIn(shown), ...last.map(([, { variant }]) => ({ variant, holders: [] }))];
   }
 
-  snapshot(type: TypeUrl, name: ResourceName): Snapshot {
-    const table = this.#tables.get(type);
-    const said = contentIn(table?.resources.get(name));
-    const held = table?.held.get(name);
+  /** For a commit that is recorded. */
+  recordedOf(table: TypeTable): Recorded {
+    return { interests: table.interests, snapshot: (name) => this.#snapshot(table, name) };
+  }
+
+  #snapshot(table: TypeTable, name: ResourceName): Snapshot {
+    const said = contentIn(table.resources.get(name));
+    const held = table.held.get(name);
     if (held === undefined) return { said, released: said, canary: said };
     const canary = held.canary === undefined ? said : contentIn(held.canary);
     return { said, released: contentIn(held.released), canary };
@@ -369,7 +373,7 @@ export class HeldNames implements Gate {
 
   /** What may look different once these names are seen otherwise, and what is there before. */
   #changesOf(table: TypeTable, names: Iterable<ResourceName>): CommitChanges {
-    const changes = new CommitChanges(undefined, (name) => this.snapshot(table.type, name));
+    const changes = new CommitChanges(undefined, this.recordedOf(table));
     changes.touchAll(table.changesOf(names));
     return changes;
   }

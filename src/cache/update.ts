@@ -28,41 +28,53 @@ import {
   NO_FILTER,
   sameContent,
 } from './cached-resource.ts';
-import type { InterestState } from './interests.ts';
+import type { InterestState, Interests } from './interests.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
 /** A name with more changed variants than this gets a set. */
 const maxScanned = 16;
+
+/** What a commit that is recorded is told by. */
+export interface Recorded {
+  /** What is there now. */
+  readonly snapshot: (name: ResourceName) => Snapshot;
+  readonly interests: Interests;
+}
 
 /** Collects what one transaction changes. */
 export class CommitChanges {
   readonly names = new Map<ResourceName, Constraints[]>();
   readonly resolved: Interest[] = [];
   readonly #largeSets = new Map<ResourceName, Set<Constraints>>();
-  readonly #contents = new Map<ResourceName, { readonly before: Snapshot; after: Snapshot }>();
+  readonly #before = new Map<ResourceName, Snapshot>();
   readonly #changing: ((name: ResourceName) => void) | undefined;
-  readonly #snapshot: ((name: ResourceName) => Snapshot) | undefined;
+  readonly #recorded: Recorded | undefined;
 
-  /** Both are called for each name before it changes. `snapshot`: what is there now, where that is recorded. */
-  constructor(changing?: (name: ResourceName) => void, snapshot?: (name: ResourceName) => Snapshot) {
+  /** `changing` is called for each name before it changes. `recorded`: what it was then is taken. */
+  constructor(changing?: (name: ResourceName) => void, recorded?: Recorded) {
     this.#changing = changing;
-    this.#snapshot = snapshot;
+    this.#recorded = recorded;
   }
 
   /** After both sides have taken the changes: what was and what is. Undefined: it is not recorded. */
   get contents(): Commit['contents'] {
-    const snapshot = this.#snapshot;
-    if (snapshot === undefined) return undefined;
-    for (const [name, content] of this.#contents) content.after = snapshot(name);
-    return this.#contents;
+    if (this.#recorded === undefined) return undefined;
+    const { snapshot, interests } = this.#recorded;
+    const answered = new Set(this.resolved);
+    const changed = this.#before.entries().map(([name, before]) => {
+      const after = snapshot(name);
+      const first = interests.first(before.released, after.released, answered);
+      return [name, { before, after, first }] as const;
+    });
+    return new Map(changed);
   }
 
   /** To be called before the variants of the name change. */
   touch(name: ResourceName, constraints: Constraints, aliases: readonly string[] = []): void {
     const known = this.names.get(name);
     if (known === undefined) {
-      const before = this.#snapshot?.(name);
-      if (before !== undefined) this.#contents.set(name, { before, after: before });
+      const before = this.#recorded?.snapshot(name);
+      if (before !== undefined) this.#before.set(name, before);
       this.#changing?.(name);
       this.names.set(name, [constraints]);
     } else if (

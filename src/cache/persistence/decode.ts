@@ -42,6 +42,8 @@ const variant = z.object({
   /** Milliseconds as given, and when it runs out, in milliseconds since the epoch. */
   ttl: z.tuple([z.number(), z.number()]).optional(),
   metadata: z.string().optional(),
+  /** Of changes. */
+  first: z.boolean().optional(),
 });
 
 const resourceBody = z.object({
@@ -262,7 +264,7 @@ export class Decoder {
       revision: Number(row.key),
       type,
       releasedAt,
-      names: names.map((name) => this.#changedName(type, name, keeps)),
+      names: names.map((name) => this.#changedName(type, name, keeps, change.first)),
     };
   }
 
@@ -270,17 +272,20 @@ export class Decoder {
     type: TypeUrl,
     { name: text, change, bytes, verdict: written, before, after }: ChangeBody['names'][number],
     keeps: boolean,
+    first: boolean,
   ): ChangedName {
     const name = resourceName(text);
     const verdict = written === 'PENDING' ? 'REPLACED' : written;
-    const contentOf = (bodies: readonly VariantBody[]): Content =>
+    // Earlier versions say it of whole changes alone.
+    const contentOf = (bodies: readonly VariantBody[], isFirst = false): Content =>
       bodies.map((body) => {
         const holders = body.holders.map((holder) => this.#holder(holder, false));
-        return { variant: this.#variant(type, name, body), holders };
+        const held = { variant: this.#variant(type, name, body), holders };
+        return isFirst || body.first === true ? { ...held, first: true } : held;
       });
     const content =
       keeps && before !== undefined && after !== undefined
-        ? { before: contentOf(before), after: contentOf(after) }
+        ? { before: contentOf(before), after: contentOf(after, first && verdict === 'RELEASED') }
         : undefined;
     return { name, change, bytes, verdict, content };
   }

@@ -1,5 +1,5 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
-import type { Change, ChangedName, Content } from '../../model/change.ts';
+import type { Change, ChangedName, ChangedVariant, Content } from '../../model/change.ts';
 import type { WallTime } from '../../model/clock.ts';
 import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
@@ -276,7 +276,7 @@ function changedNameBody({ content, ...name }: ChangedName, times: WallTime): Ch
   return { ...name, before: bodies(before), after: bodies(after) };
 }
 
-function variantBody({ variant, holders }: HeldVariant, times: WallTime): VariantBody {
+function variantBody({ variant, holders, first }: ChangedVariant, times: WallTime): VariantBody {
   const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
   return {
     constraints: base64(variant.constraints.bytes),
@@ -289,5 +289,6 @@ function variantBody({ variant, holders }: HeldVariant, times: WallTime): Varian
     ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
     ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, times.of(ttl.deadline)] }),
     ...(metadata === undefined ? {} : { metadata: base64(metadata) }),
+    ...(first === undefined ? {} : { first }),
   };
 }
