@@ -379,9 +379,9 @@ export class HeldNames implements Gate {
   }
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
-    const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
-    const shown = resourceOf(variants, order);
-    const released = withErrorsOf(table.resource(name, 'released'), shown.copy());
+    const before = table.resource(name, 'released');
+    const shown = resourceOf(variants, before);
+    const released = withErrorsOf(before, shown.copy());
     const canary = withErrorsOf(table.resource(name, 'canary'), shown.copy());
     const since = this.#tables.options.clock.monotonic();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary });
@@ -437,14 +437,15 @@ export class HeldNames implements Gate {
   }
 }
 
-/** These variants of an earlier time. Their TTLs were for that time. */
-function resourceOf(variants: readonly HeldVariant[], order: number | undefined): CachedResource {
+/** These variants of an earlier time. Their TTLs were for that time. Of several that match, who has one of them now keeps it. */
+function resourceOf(variants: readonly HeldVariant[], before: CachedResource | undefined): CachedResource {
   const cached = new CachedResource();
-  if (order !== undefined) cached.order = order;
+  if (before !== undefined) cached.order = before.order;
   for (const { variant: earlier, holders } of variants) {
     const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
     cached.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
+  cached.restoreBindings(before?.bindings ?? []);
   return cached;
 }
 

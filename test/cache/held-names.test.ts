@@ -964,6 +964,21 @@ describe('held names', () => {
     setting.gate.release();
     expect([setting.both('a'), setting.both('b')]).to.deep.equal(['3 | 3', '2 | 2']);
   });
+  it('a rollback leaves everybody the variant that they have, where several match', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+    setting.apply({ puts: [cluster('a', 'for all')], resolved: [setting.want('a', inTest)] });
+    const a = resourceName('a');
+    const earlier = setting.gate.contentOf(cds, a, 'released');
+    setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+    setting.gate.release();
+    const seen = () => [inProd, inTest].map((parameters) => setting.both('a', parameters));
+    expect(seen()).to.deep.equal(['2 | 2', 'for all | for all']);
+    setting.gate.freeze({ type: cds });
+    setting.gate.replace(cds, new Map([[a, earlier]]));
+    expect(seen()).to.deep.equal(['1 | 1', 'for all | for all']);
+  });
   it('what a rollback has removed stays away until no freeze is left that may mean it', () => {
     const setting = new Setting();
     setting.want('*');
