@@ -33,6 +33,7 @@ import type { Log } from '../observe/log.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import type { Relay } from '../relay.ts';
 import {
+  backTo,
   type History,
   isReleased,
   isWhole,
@@ -190,7 +191,7 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
   /** Of a change that was not released, what upstream said then. */
   function revisionState(revision: number): StateAt {
     valueOf(reachable(history, revision));
-    const released = releasedAt(history, revision, 'absent');
+    const released = releasedAt(history, revision);
     const state = new Map([...released].map(([type, names]) => [type, new Map(names)]));
     for (const { type, names, revision: of } of history.changes()) {
       if (of > revision) break;
@@ -371,18 +372,15 @@ function rollback(
     log.warn('a rollback was refused', { ...audited, error: refusal.message });
     throw rpcError(refusal);
   }
-  const state = releasedAt(history, to);
   const said = `rollback to revision ${to}: ${reason}`;
   let changed = 0;
   const types = typesOf(inspected, query);
   rollout.rollsBack(types.map((type) => ({ type, upstream })));
   for (const type of types) {
-    const now = relay.store.releasedContents(type);
     const contents = new Map<ResourceName, Content>();
-    for (const [name, content] of [...now, ...(state.get(type) ?? [])]) {
+    for (const [name, content] of backTo(history, to, type, relay.store.releasedContents(type))) {
       const own = content.filter(({ variant }) => upstream === undefined || variant.upstream === upstream);
       if (own.length > 0) contents.set(name, own);
-      else contents.delete(name);
     }
     const filter = { type, upstream };
     const last = history.lastRevision;

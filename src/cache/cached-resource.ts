@@ -43,6 +43,8 @@ export interface PickFilter {
 
 /** Every variant. */
 export const NO_FILTER: PickFilter = { access: undefined, fromWildcard: false };
+/** What a wildcard shows. */
+export const FROM_WILDCARD: PickFilter = { access: undefined, fromWildcard: true };
 
 let lastOrder = 0;
 

@@ -29,9 +29,9 @@ import {
 import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn, sameVariants, type VariantsOf, variantsOf } from './cached-resource.ts';
-import { HeldTransaction, isFrozen } from './held-transaction.ts';
+import { HeldTransaction, isFrozen, joinWildcards } from './held-transaction.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
-import { CommitChanges } from './update.ts';
+import { CommitChanges, type Recorded } from './update.ts';
 
 const everything: Scope = {};
 
@@ -94,6 +94,9 @@ export class HeldNames implements Gate {
         const { refused, saidLast } = held;
         table.change(name, held, { refused: moved(refused, ofName), saidLast: moved(saidLast, ofName) });
       }
+      // Variants of a name and of a wildcard may have become one.
+      for (const column of held === undefined || held.closed ? [] : [held.released, held.canary])
+        if (column !== undefined) joinWildcards(column, table.resources.get(name), table.interests);
       table.pendingChanges(name);
       table.stopHoldingIfEqual(name);
     }
@@ -310,10 +313,14 @@ export class HeldNames implements Gate {
     return [...shown, ...last.map(([, { variant, holders }]) => ({ variant, holders }))];
   }
 
-  snapshot(type: TypeUrl, name: ResourceName): Snapshot {
-    const table = this.#tables.get(type);
-    const said = contentIn(table?.resources.get(name));
-    const held = table?.held.get(name);
+  /** For a commit that is recorded. */
+  recordedOf(table: TypeTable): Recorded {
+    return { interests: table.interests, snapshot: (name) => this.#snapshot(table, name) };
+  }
+
+  #snapshot(table: TypeTable, name: ResourceName): Snapshot {
+    const said = contentIn(table.resources.get(name));
+    const held = table.held.get(name);
     if (held === undefined) return { said, released: said, canary: said };
     const canary = held.canary === undefined ? said : contentIn(held.canary);
     return { said, released: contentIn(held.released), canary };
@@ -379,15 +386,15 @@ export class HeldNames implements Gate {
 
   /** What may look different once these names are seen otherwise, and what is there before. */
   #changesOf(table: TypeTable, names: Iterable<ResourceName>): CommitChanges {
-    const changes = new CommitChanges(undefined, (name) => this.snapshot(table.type, name));
+    const changes = new CommitChanges(undefined, this.recordedOf(table));
     changes.touchAll(table.changesOf(names));
     return changes;
   }
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
-    const order = (table.held.get(name)?.released ?? table.resources.get(name))?.order;
-    const shown = resourceOf(variants, order);
-    const released = withErrorsOf(table.resource(name, 'released'), shown.copy());
+    const before = table.resource(name, 'released');
+    const shown = resourceOf(variants, before);
+    const released = withErrorsOf(before, shown.copy());
     const canary = withErrorsOf(table.resource(name, 'canary'), shown.copy());
     const since = this.#tables.options.clock.monotonic();
     table.hold(name, { since, masked: 'rolledBack', closed: true, released, canary });
@@ -443,14 +450,15 @@ export class HeldNames implements Gate {
   }
 }
 
-/** These variants of an earlier time. Their TTLs were for that time. */
-function resourceOf(variants: readonly HeldVariant[], order: number | undefined): CachedResource {
+/** These variants of an earlier time. Their TTLs were for that time. Of several that match, who has one of them now keeps it. */
+function resourceOf(variants: readonly HeldVariant[], before: CachedResource | undefined): CachedResource {
   const cached = new CachedResource();
-  if (order !== undefined) cached.order = order;
+  if (before !== undefined) cached.order = before.order;
   for (const { variant: earlier, holders } of variants) {
     const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
     cached.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
+  cached.restoreBindings(before?.bindings ?? []);
   return cached;
 }
 

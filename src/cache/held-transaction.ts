@@ -17,6 +17,7 @@ import { type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
   type CacheEntry,
+  FROM_WILDCARD,
   isRestored,
   sameVariantContent,
   type VariantsOf,
@@ -188,11 +189,7 @@ export class HeldTransaction {
       for (const [name, held] of seen) {
         const live = this.table.resources.get(name);
         if (held === undefined || held.closed || live === undefined) continue;
-        for (const [side, column] of columnsOf(held)) {
-          const grown = this.#letNewIn(side, column, live, held.released);
-          const joined = joinWildcards(column, live, this.table.interests);
-          if (grown || joined) this.table.pendingChanges(name);
-        }
+        if (this.#letIn(held, live)) this.table.pendingChanges(name);
       }
     }
   }
@@ -300,12 +297,16 @@ export class HeldTransaction {
 
   /** What must not wait goes into the columns of the sides. */
   #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
-    for (const [side, column] of columnsOf(held)) {
-      const followed = followTtls(column, live);
-      const grown = !held.closed && live !== undefined && this.#letNewIn(side, column, live, held.released);
-      const joined = !held.closed && joinWildcards(column, live, this.table.interests);
-      if (followed || grown || joined) this.#altered.add(name);
-    }
+    const followed = columnsOf(held).filter(([, column]) => followTtls(column, live));
+    const grown = !held.closed && live !== undefined && this.#letIn(held, live);
+    if (followed.length > 0 || grown) this.#altered.add(name);
+  }
+
+  /** What does not wait as those it is for have nothing yet. */
+  #letIn(held: HeldName, live: CachedResource): boolean {
+    const grown = this.#letNewIn(held, live);
+    const joined = columnsOf(held).filter(([, column]) => joinWildcards(column, live, this.table.interests));
+    return grown || joined.length > 0;
   }
 
   /** Upstream has gone back to the change that is judged, or what it says is no removal. */
@@ -316,7 +317,8 @@ export class HeldTransaction {
       return last !== undefined && sameVariantContent(last, variant);
     };
     const shown = variantsOf(canary, isLeft);
-    if (this.table.isSeenAlike(shown, variantsOf(live))) return true;
+    const isSame = this.table.isSeenAlike(shown, variantsOf(live));
+    if (isSame && (live === undefined || canary.hasBindingsOf(live))) return true;
     return this.#queuedIfRemoved.has(name) && !isLacking(live?.variants.all() ?? [], [...shown.values()]);
   }
 
@@ -361,34 +363,42 @@ export class HeldTransaction {
    * A variant for parameter sets that have nothing of the name yet does not wait. Where canaries judge its removal it is
    * no new one, for who asks only then neither: what the others have of it is in `released`.
    */
-  #letNewIn(side: Side, column: CachedResource, live: CachedResource, released: CachedResource): boolean {
-    // Each looked at once: of thousands of variants all may match.
-    const shown = new Map<Parameters, boolean>();
-    const hasSome = ({ selector, parameters }: Interest): boolean =>
-      // What upstream has sent to names alone is nothing that a wildcard shows.
-      selector === WILDCARD
-        ? getOrMake(shown, parameters, () => column.variants.match(parameters).some(isHeldByWildcard))
-        : matchesAny(column, parameters);
-    const isNew = (entry: CacheEntry): boolean => {
-      if (column.variants.get(entry.constraints.key) !== undefined) return false;
-      const { name, constraints } = entry.variant;
-      const seeing = this.table.interests.seeing(name, constraints);
-      const all = Array.from(seeing, ({ interest }) => interest);
-      const having = all.filter(hasSome).map(({ parameters }) => parameters);
-      if (all.length > 0 && having.length === all.length) return false;
-      if (isAnother(released.variants.get(entry.constraints.key), entry)) return false;
-      return !this.#isTakenOver(side, entry) && keepsOwn(column, having, entry);
-    };
+  #letNewIn(held: HeldName, live: CachedResource): boolean {
     const { table } = this;
-    const added = live.variants.all().filter(isNew);
-    if (added.length > 0 && column.empty) column.order = live.order;
-    for (const { variant, holders, confirmedIn } of added) {
-      table.all.payloads.retain(variant.payload);
-      table.add(column, variant, holders, confirmedIn, side);
-      for (const called of [variant.name, ...variant.aliases.map(resourceName)])
-        getOrMake(this.#added[side], called, () => []).push(variant.constraints);
+    // Looked at in each column before any changes.
+    const columns = columnsOf(held).map(([side, column]) => {
+      const hasSome = hasSomeOf(column);
+      const added = live.variants.all().filter((entry) => this.#isNew(entry, column, held, hasSome));
+      return { side, column, added };
+    });
+    for (const { side, column, added } of columns) {
+      if (added.length > 0 && column.empty) column.order = live.order;
+      for (const { variant, holders, confirmedIn } of added) {
+        table.all.payloads.retain(variant.payload);
+        table.add(column, variant, holders, confirmedIn, side);
+        for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
+          getOrMake(this.#added[side], shown, () => []).push(variant.constraints);
+      }
     }
-    return added.length > 0;
+    return columns.some(({ added }) => added.length > 0);
+  }
+
+  #isNew(
+    entry: CacheEntry,
+    column: CachedResource,
+    held: HeldName,
+    hasSome: (interest: Interest) => boolean,
+  ): boolean {
+    if (column.variants.get(entry.constraints.key) !== undefined) return false;
+    const { name, constraints } = entry.variant;
+    const seeing = this.table.interests.seeing(name, constraints);
+    const all = Array.from(seeing, ({ interest }) => interest);
+    const having = all.filter(hasSome).map(({ parameters }) => parameters);
+    if (all.length > 0 && having.length === all.length) return false;
+    if (isAnother(held.released.variants.get(entry.constraints.key), entry)) return false;
+    // What waits for one side must not be a difference between the sides that nobody judges.
+    if (columnsOf(held).some(([side]) => this.#isTakenOver(side, entry))) return false;
+    return keepsOwn(column, having, entry);
   }
 
   /** Whether who asks by one of its aliases has something, of another resource maybe. */
@@ -402,10 +412,18 @@ export class HeldTransaction {
   }
 }
 
+/** What upstream has sent to names alone is nothing that a wildcard shows. Each is looked at once: all variants may match. */
+function hasSomeOf(column: CachedResource): (interest: Interest) => boolean {
+  const shown = new Map<Parameters, boolean>();
+  return ({ selector, parameters }) =>
+    selector === WILDCARD
+      ? getOrMake(shown, parameters, () => column.variants.match(parameters).some(isHeldByWildcard))
+      : matchesAny(column, parameters);
+}
+
 /** What the sides have apart from what upstream says. */
 function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
   const own = [['released', released] as const];
-  // What is new is new to the column before it is in what is released.
   return canary === undefined ? own : [['canary', canary] as const, ...own];
 }
 
@@ -434,7 +452,7 @@ const matchesAny = (cached: CachedResource | undefined, parameters: Parameters):
   cached !== undefined && cached.variants.match(parameters, 1).length > 0;
 
 /** Wildcards that have nothing of a name yet get its released content at once. The others keep what they show. */
-function joinWildcards(
+export function joinWildcards(
   column: CachedResource,
   live: CachedResource | undefined,
   interests: Interests,
@@ -459,8 +477,8 @@ function joinWildcards(
       own === undefined ? [...new Set(all).difference(new Set(having))].flatMap(replacing) : [own];
     const holders = new Map(sources.flatMap(({ holders }) => holders).map((holder) => [holder.key, holder]));
     const added = [...holders.values()].filter(({ role }) => role === 'wildcard');
-    if (added.length === 0) continue;
-    for (const parameters of having) bindShown(column, parameters);
+    // Who is shown another than they have chosen by name could be shown this one in its place.
+    if (added.length === 0 || !having.every((parameters) => bindShown(column, parameters))) continue;
     entry.holders = [...entry.holders, ...added];
     for (const parameters of all) shows.set(parameters, true);
     joined = true;
@@ -478,11 +496,14 @@ function shownInPlace(
   return shown.some((entry) => column.variants.get(entry.constraints.key) !== undefined) ? [] : shown;
 }
 
-/** What a wildcard shows becomes its choice. A choice that was made before stays: it is that of names too. */
-function bindShown(column: CachedResource, parameters: Parameters): void {
-  if (column.bindings?.has(parameters) === true) return;
-  const shown = column.pick(parameters, () => {}, { access: undefined, fromWildcard: true });
+/** What a wildcard shows becomes its choice. False: another was chosen before, which stays that of names. */
+function bindShown(column: CachedResource, parameters: Parameters): boolean {
+  const bound = column.bindings?.get(parameters);
+  const chosen = bound === undefined ? undefined : column.variants.get(bound);
+  if (chosen !== undefined) return isHeldByWildcard(chosen);
+  const shown = column.pick(parameters, () => {}, FROM_WILDCARD);
   if (shown !== undefined) column.bind(parameters, shown);
+  return true;
 }
 
 function without(

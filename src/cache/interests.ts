@@ -1,9 +1,11 @@
-import { type ResourceName, resourceName } from '../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, resourceName } from '../model/brand.ts';
+import type { Content } from '../model/change.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
+import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { type Holder, type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 
@@ -18,6 +20,8 @@ export interface InterestState {
   /** The holder that answered it; undefined: none has yet. */
   holder: Holder | undefined;
 }
+
+const none: ReadonlySet<ConstraintsKey> = new Set();
 
 type Seen = Pick<Variant, 'name' | 'constraints' | 'aliases'>;
 
@@ -85,12 +89,40 @@ export class Interests {
       yield* this.named(resourceName(alias))?.matching(variant.constraints) ?? [];
   }
 
+  /**
+   * Of what is new in `now`: variants for those whom nothing had been answered, and who had nothing of the name. `answered`:
+   * interests that were answered with it. A wildcard over delta is answered later.
+   */
+  first(before: Content, now: Content, answered: ReadonlySet<Interest>): ReadonlySet<ConstraintsKey> {
+    // As it is where contents change.
+    if (before.length === now.length && now.every((held, at) => keyOf(held) === keyOf(before[at] ?? held)))
+      return none;
+    const known = new Set(before.map(keyOf));
+    const isFirst = (held: HeldVariant): boolean =>
+      !known.has(keyOf(held)) && this.#isFirst(held, before, answered);
+    return new Set(now.filter(isFirst).map(keyOf));
+  }
+
+  #isFirst(held: HeldVariant, before: Content, answered: ReadonlySet<Interest>): boolean {
+    const isMember = isHeldByWildcard(held);
+    let isNew = false;
+    for (const { interest, answer } of this.seeingVariant(held.variant)) {
+      const { selector, parameters } = interest;
+      if (selector === WILDCARD && !isMember) continue;
+      if (answer !== undefined && !answered.has(interest)) return false;
+      isNew ||= !before.some(({ variant }) => variant.constraints.matches(parameters));
+    }
+    return isNew;
+  }
+
   /** Whether any interest sees a variant, by its name or an alias. */
   anySees({ name, constraints, aliases }: Seen): boolean {
     for (const _ of this.seeing(name, constraints)) return true;
     return aliases.some((alias) => this.named(resourceName(alias)) !== undefined);
   }
 }
+
+const keyOf = ({ variant }: HeldVariant): ConstraintsKey => variant.constraints.key;
 
 function selectorsOver(name: ResourceName): readonly Selector[] {
   const glob = parentGlob(name);

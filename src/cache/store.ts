@@ -229,7 +229,7 @@ export class Store extends CatalogReader {
     const table = this.tables.of(type);
     const held = this.held.open(table, transaction);
     if (transaction.version !== undefined) table.setVersion(transaction.holder.key, transaction.version);
-    const changes = this.#changesOf(type, held);
+    const changes = this.#changesOf(table, held);
     new Update(table, transaction, next, changes).run();
     return this.#commit(table, changes, transaction.version, held, receivedAt);
   }
@@ -421,7 +421,7 @@ export class Store extends CatalogReader {
   #expire(type: TypeUrl, variants: readonly VariantKey[], version: string | undefined, now: number) {
     const table = this.tables.get(type);
     if (table === undefined) return undefined;
-    const changes = this.#changesOf(type, undefined);
+    const changes = this.#changesOf(table, undefined);
     const remover = new VariantRemover(table, changes);
     const ended: (readonly [ResourceName, ofSides: boolean])[] = [];
     for (const variant of variants) {
@@ -468,11 +468,9 @@ export class Store extends CatalogReader {
     return { ...made, sides: { released: nothing, canary: nothing, [this.#side]: made } };
   }
 
-  #changesOf(type: TypeUrl, held: HeldTransaction | undefined): CommitChanges {
-    const snapshot = this.tables.options.recorded
-      ? (name: ResourceName) => this.held.snapshot(type, name)
-      : undefined;
-    return new CommitChanges(held?.changing, snapshot);
+  #changesOf(table: TypeTable, held: HeldTransaction | undefined): CommitChanges {
+    const recorded = this.tables.options.recorded ? this.held.recordedOf(table) : undefined;
+    return new CommitChanges(held?.changing, recorded);
   }
 }
 

@@ -5,6 +5,7 @@ import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
 import type { Payload, Ttl, Variant } from '../model/resource.ts';
+import { isHeldByWildcard } from '../model/rollout.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
 import {
   type Heartbeat,
@@ -19,42 +20,61 @@ import {
   WILDCARD,
 } from '../model/transaction.ts';
 import { Code } from '../wire/grpc-status.ts';
-import { type CachedResource, type CacheEntry, hasHolder, sameContent } from './cached-resource.ts';
-import type { InterestState } from './interests.ts';
+import {
+  type CachedResource,
+  type CacheEntry,
+  FROM_WILDCARD,
+  hasHolder,
+  NO_FILTER,
+  sameContent,
+} from './cached-resource.ts';
+import type { InterestState, Interests } from './interests.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
 /** A name with more changed variants than this gets a set. */
 const maxScanned = 16;
+
+/** What a commit that is recorded is told by. */
+export interface Recorded {
+  /** What is there now. */
+  readonly snapshot: (name: ResourceName) => Snapshot;
+  readonly interests: Interests;
+}
 
 /** Collects what one transaction changes. */
 export class CommitChanges {
   readonly names = new Map<ResourceName, Constraints[]>();
   readonly resolved: Interest[] = [];
   readonly #largeSets = new Map<ResourceName, Set<Constraints>>();
-  readonly #contents = new Map<ResourceName, { readonly before: Snapshot; after: Snapshot }>();
+  readonly #before = new Map<ResourceName, Snapshot>();
   readonly #changing: ((name: ResourceName) => void) | undefined;
-  readonly #snapshot: ((name: ResourceName) => Snapshot) | undefined;
+  readonly #recorded: Recorded | undefined;
 
-  /** Both are called for each name before it changes. `snapshot`: what is there now, where that is recorded. */
-  constructor(changing?: (name: ResourceName) => void, snapshot?: (name: ResourceName) => Snapshot) {
+  /** `changing` is called for each name before it changes. `recorded`: what it was then is taken. */
+  constructor(changing?: (name: ResourceName) => void, recorded?: Recorded) {
     this.#changing = changing;
-    this.#snapshot = snapshot;
+    this.#recorded = recorded;
   }
 
   /** After both sides have taken the changes: what was and what is. Undefined: it is not recorded. */
   get contents(): Commit['contents'] {
-    const snapshot = this.#snapshot;
-    if (snapshot === undefined) return undefined;
-    for (const [name, content] of this.#contents) content.after = snapshot(name);
-    return this.#contents;
+    if (this.#recorded === undefined) return undefined;
+    const { snapshot, interests } = this.#recorded;
+    const answered = new Set(this.resolved);
+    const changed = this.#before.entries().map(([name, before]) => {
+      const after = snapshot(name);
+      const first = interests.first(before.released, after.released, answered);
+      return [name, { before, after, first }] as const;
+    });
+    return new Map(changed);
   }
 
   /** To be called before the variants of the name change. */
   touch(name: ResourceName, constraints: Constraints, aliases: readonly string[] = []): void {
     const known = this.names.get(name);
     if (known === undefined) {
-      const before = this.#snapshot?.(name);
-      if (before !== undefined) this.#contents.set(name, { before, after: before });
+      const before = this.#recorded?.snapshot(name);
+      if (before !== undefined) this.#before.set(name, before);
       this.#changing?.(name);
       this.names.set(name, [constraints]);
     } else if (
@@ -280,7 +300,9 @@ export class Update extends VariantRemover {
       const cached = this.table.resources.get(put.name);
       const entry = cached?.variants.get(put.constraints.key);
       if (entry !== undefined) entry.confirmedIn = this.#revision;
-      else if (cached !== undefined && !this.#transaction.cannotDelete)
+      // One that has been there for names alone is new to wildcards.
+      const isNew = entry === undefined || (this.#holder.role === 'wildcard' && !isHeldByWildcard(entry));
+      if (cached !== undefined && isNew && !this.#transaction.cannotDelete)
         this.#remember(cached, put, remembered, choices);
     }
     for (const { name, constraints } of this.#transaction.heartbeats) {
@@ -298,18 +320,21 @@ export class Update extends VariantRemover {
   ): void {
     const seen = getOrMake(remembered, cached, () => new Set());
     for (const { interest } of this.table.interests.seeingVariant(put)) {
-      const { parameters } = interest;
+      const { selector, parameters } = interest;
       if (seen.has(parameters)) continue;
+      const isWildcard = selector === WILDCARD;
+      const before = this.#pick(cached, put.name, parameters, isWildcard ? FROM_WILDCARD : NO_FILTER);
+      if (before === undefined || (isWildcard && !isHeldByWildcard(before))) continue;
       seen.add(parameters);
-      const before = this.#pick(cached, put.name, parameters);
-      if (before !== undefined) choices.push([cached, parameters, before]);
+      choices.push([cached, parameters, before]);
     }
   }
 
   #keepChoice([cached, parameters, before]: PreviousChoice): void {
     if (cached.variants.get(before.constraints.key) !== before) return;
     const matches = cached.variants.match(parameters);
-    if (matches.length < 2) return;
+    const bound = cached.bindings?.get(parameters) ?? before.constraints.key;
+    if (matches.length < 2 || bound !== before.constraints.key) return;
     cached.bind(parameters, before);
     const others = matches.filter((entry) => entry !== before);
     this.table.ambiguous(before.variant.name, parameters, [before, ...others]);
@@ -545,8 +570,13 @@ export class Update extends VariantRemover {
     }
   }
 
-  #pick(cached: CachedResource, name: ResourceName, parameters: Parameters): CacheEntry | undefined {
-    return cached.pick(parameters, (matches) => this.table.ambiguous(name, parameters, matches));
+  #pick(
+    cached: CachedResource,
+    name: ResourceName,
+    parameters: Parameters,
+    among = NO_FILTER,
+  ): CacheEntry | undefined {
+    return cached.pick(parameters, (matches) => this.table.ambiguous(name, parameters, matches), among);
   }
 }
 

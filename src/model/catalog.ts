@@ -1,5 +1,5 @@
 import type { Access, Side } from './access.ts';
-import type { ResourceName, Revision, TypeUrl } from './brand.ts';
+import type { ConstraintsKey, ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Content } from './change.ts';
 import type { Constraints } from './constraints.ts';
 import type { Parameters } from './parameters.ts';
@@ -53,6 +53,17 @@ export interface StoredResourceError extends ResourceError {
 /** What is under a name at one moment: what upstream says, and what each side sees. Where nothing is held all are one. */
 export type Snapshot = Readonly<Record<Side | 'said', Content>>;
 
+/** What was and what is under a name. */
+export interface ContentChange {
+  readonly before: Snapshot;
+  readonly after: Snapshot;
+  /**
+   * Variants that everybody has since, for those whom nothing had been answered and who had nothing of the name: what they
+   * had before is unknown.
+   */
+  readonly first: ReadonlySet<ConstraintsKey>;
+}
+
 /** What one transaction changed. */
 export interface Commit {
   readonly revision: Revision;
@@ -65,10 +76,8 @@ export interface Commit {
   readonly changed: ReadonlyMap<ResourceName, readonly Constraints[]>;
   /** Interests that were unresolved before this transaction and are resolved now. */
   readonly resolved: readonly Interest[];
-  /** What was and what is under each of these names. Undefined: nobody records it, or no content changed. */
-  readonly contents?:
-    | ReadonlyMap<ResourceName, { readonly before: Snapshot; readonly after: Snapshot }>
-    | undefined;
+  /** Undefined: nobody records it, or no content changed. */
+  readonly contents?: ReadonlyMap<ResourceName, ContentChange> | undefined;
   /** Of an operator, who has made it; left out: nobody has. */
   readonly operation?: { readonly verb: 'rollback' | 'discard'; readonly reason: string } | undefined;
   /** What each side sees as changed, where changes wait. Undefined: both see all of this. */

@@ -2,8 +2,14 @@ import type { ResourceName, TypeUrl } from './brand.ts';
 import type { Variant } from './resource.ts';
 import type { HeldVariant } from './rollout.ts';
 
+/** One variant of a name. */
+export interface ChangedVariant extends HeldVariant {
+  /** After a change: what those whom it is for had before is unknown, and this was said to them first. */
+  readonly first?: boolean;
+}
+
 /** All variants of a name; none: it is not there. */
-export type Content = readonly HeldVariant[];
+export type Content = readonly ChangedVariant[];
 
 export const NO_CONTENT: Content = [];
 

@@ -1,5 +1,12 @@
-import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { Change, ChangedName, ChangeVerdict, Content, RecordedChanges } from '../model/change.ts';
+import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
+import type {
+  Change,
+  ChangedName,
+  ChangedVariant,
+  ChangeVerdict,
+  Content,
+  RecordedChanges,
+} from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
 import { countIn, deleteIn, getOrMake } from '../model/maps.ts';
@@ -311,26 +318,54 @@ export function reachable(history: History, revision: number): Result<undefined,
 
 /**
  * What everybody had at a revision, of all names that have changed since; what is not in it is as it is now. The first
- * change of a name after the revision says what it was before. If that is the first that was asked or said of it,
- * what it was before is unknown, which is not absent: a rollback takes what upstream said first, and to somebody who
- * compares it is new.
+ * change of a name after the revision says what it was before. What was asked or said first is new to who compares.
  */
-export function releasedAt(
-  history: History,
-  revision: number,
-  unknown: 'as first said' | 'absent' = 'as first said',
-): StateAt {
+export function releasedAt(history: History, revision: number): StateAt {
   const state = new Map<TypeUrl, Map<ResourceName, Content>>();
-  for (const { type, names, first } of history.after(revision)) {
+  for (const { type, names } of history.after(revision)) {
     const contents = getOrMake(state, type, () => new Map());
-    for (const { name, content, verdict } of names) {
-      if (content === undefined || contents.has(name)) continue;
-      const isUnknown = first && verdict === 'RELEASED';
-      contents.set(name, isUnknown && unknown === 'as first said' ? content.after : content.before);
-    }
+    for (const { name, content } of names)
+      if (content !== undefined && !contents.has(name)) contents.set(name, content.before);
   }
   return state;
 }
+
+/**
+ * What a rollback to a revision gives everybody of a type, where they have this now. The first change of a variant after
+ * the revision says what it was. What was said first stays so, as what there was before is unknown, which is not absent.
+ * Of what the changes do not say, nothing changes.
+ *
+ *     revision 1: shop for prod 1
+ *     revision 2: shop for prod 2
+ *     revision 3: shop for prod 2, for batch 2      clients of batch come, or come back
+ *     back to 1:  shop for prod 1, for batch 2
+ */
+export function backTo(
+  history: History,
+  revision: number,
+  type: TypeUrl,
+  now: ReadonlyMap<ResourceName, Content>,
+): Map<ResourceName, Content> {
+  const changed = new Map<ResourceName, Map<ConstraintsKey, ChangedVariant | undefined>>();
+  for (const change of history.after(revision)) {
+    for (const { name, content } of change.type === type ? change.names : []) {
+      if (content === undefined) continue;
+      const variants = getOrMake(changed, name, () => new Map());
+      const isNew = (held: ChangedVariant): boolean => !variants.has(keyOf(held));
+      for (const held of content.before.filter(isNew)) variants.set(keyOf(held), held);
+      for (const held of content.after.filter(isNew))
+        variants.set(keyOf(held), held.first === true ? held : undefined);
+    }
+  }
+  const contents = new Map(now);
+  for (const [name, variants] of changed) {
+    const rest = now.get(name)?.filter((held) => !variants.has(keyOf(held))) ?? [];
+    contents.set(name, [...rest, ...variants.values().filter((held) => held !== undefined)]);
+  }
+  return contents;
+}
+
+const keyOf = ({ variant }: ChangedVariant): ConstraintsKey => variant.constraints.key;
 
 export function noSuchRevision({ lastRevision }: History, revision: number): Result<never, GrpcStatus> {
   const last = `the last one is ${lastRevision}`;

@@ -1,10 +1,11 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
-import type { Commit, Snapshot } from '../model/catalog.ts';
+import type { Commit, ContentChange, Snapshot } from '../model/catalog.ts';
 import {
   type Answers,
   type Change,
   type ChangeCourse,
   type ChangedName,
+  type ChangedVariant,
   type Content,
   contentHash,
   type RecordedChanges,
@@ -127,19 +128,18 @@ export class Recorder {
   committed({ type, contents, resolved, receivedAt, operation }: Commit): void {
     if (contents === undefined) return;
     const reason = reasonOf(operation, 'rollback');
-    const { names, settled, hasSpoken } = differencesOf(contents, reason);
+    const isUnknown = !this.#known.has(type);
+    const { names, settled, hasSpoken } = differencesOf(contents, reason, isUnknown);
     const found = this.#settle(type, settled, receivedAt, reasonOf(operation, 'discard'));
     for (const [name, { fates }] of settled) {
       const content = contents.get(name);
       // Nobody knows of it as a change that waited.
       if (fates.includes('RELEASED') && content !== undefined && !found.has(name))
-        names.push(changedName(name, content.before.released, content.after.released, 'RELEASED'));
+        names.push(changedName(name, content, content.after.released, 'RELEASED'));
     }
-    const isUnknown = !this.#known.has(type);
     if (resolved.length + names.length > 0) this.#known.add(type);
     if (names.length === 0) return;
-    const isAsked = reason === '' && (isUnknown || resolved.length > 0);
-    const first = isAsked && names.every(({ change }) => change === 'ADDED');
+    const first = reason === '' && names.every(isFirst);
     const upstream = hasSpoken ? upstreamOf(names) : '';
     this.#add({ type, names, first, upstream, reason }, receivedAt);
   }
@@ -258,12 +258,16 @@ export class Recorder {
 const reasonOf = (operation: Commit['operation'], verb: 'rollback' | 'discard'): string =>
   operation?.verb === verb ? operation.reason : '';
 
-/** What is new, and what becomes of what was pending. `hasSpoken`: upstream says something else. */
-function differencesOf(contents: NonNullable<Commit['contents']>, reason: string) {
+/**
+ * What is new, and what becomes of what was pending. `hasSpoken`: upstream says something else. `isUnknown`: nothing was
+ * said of the type before.
+ */
+function differencesOf(contents: NonNullable<Commit['contents']>, reason: string, isUnknown: boolean) {
   const names: ChangedName[] = [];
   const settled: Settled = new Map();
   let hasSpoken = false;
-  for (const [name, { before, after }] of contents) {
+  for (const [name, content] of contents) {
+    const { before, after } = content;
     const fates = fatesOf(before, after, reason === '');
     if (fates.some((fate) => fate !== undefined)) settled.set(name, { fates, released: after.released });
     if (!sameContents(before.said, after.said)) {
@@ -272,9 +276,9 @@ function differencesOf(contents: NonNullable<Commit['contents']>, reason: string
       if (isBehind(before) && sameContents(after.said, after.canary) && fates.at(-1) === undefined) continue;
       const verdict = sameContents(after.said, after.released) ? 'RELEASED' : 'PENDING';
       if (verdict === 'PENDING' || !sameContents(before.released, after.said))
-        names.push(changedName(name, before.released, after.said, verdict));
+        names.push(changedName(name, content, after.said, verdict, isUnknown));
     } else if (!sameContents(before.released, after.released) && !fates.includes('RELEASED'))
-      names.push(changedName(name, before.released, after.released, 'RELEASED'));
+      names.push(changedName(name, content, after.released, 'RELEASED', isUnknown));
   }
   return { names, settled, hasSpoken };
 }
@@ -337,14 +341,21 @@ const isSettled = ({ name, verdict }: ChangedName, settled: Settled): boolean =>
 
 function changedName(
   name: ResourceName,
-  before: Content,
-  after: Content,
+  { before: { released: before }, first }: ContentChange,
+  now: Content,
   verdict: ChangedName['verdict'],
+  isUnknown = false,
 ): ChangedName {
+  const isFirst = ({ variant }: ChangedVariant): boolean => isUnknown || first.has(variant.constraints.key);
+  const after = now.map((held) => (isFirst(held) ? { ...held, first: true } : held));
   const change = before.length === 0 ? 'ADDED' : after.length === 0 ? 'REMOVED' : 'CHANGED';
   const bytes = after.reduce((sum, { variant }) => sum + (variant.payload?.bytes.length ?? 0), 0);
   return { name, change, bytes, verdict, content: { before, after } };
 }
+
+/** Nothing may have changed upstream. */
+const isFirst = ({ change, content }: ChangedName): boolean =>
+  change === 'ADDED' && content?.after.every(({ first }) => first === true) === true;
 
 function countsOf(names: readonly ChangedName[]): Pick<Change, 'added' | 'changed' | 'removed'> {
   const count = (kind: ChangedName['change']): number => names.filter(({ change }) => change === kind).length;

@@ -469,6 +469,75 @@ describe('held names', () => {
       expect(setting.members('released', inSecond)).to.equal('b');
       expect(setting.wildcard('released', 'b', inBoth)).to.equal('1');
     });
+    it('waits where the first would be shown it too, as names have chosen it', () => {
+      const setting = new Setting();
+      setting.want('b', inBoth);
+      setting.apply({ puts: [cluster('b', '2', { constraints: second })] });
+      const puts = [cluster('b', '1', { constraints: prod })];
+      setting.apply({ puts });
+      setting.gate.release();
+      setting.apply({ holder: wildcardHolder, puts, resolved: [setting.want('*', inBoth)] });
+      const shownToBoth = (side: Side) => [
+        setting.see(side, 'b', inBoth),
+        setting.wildcard(side, 'b', inBoth),
+      ];
+      expect(shownToBoth('released')).to.deep.equal(['2', '1']);
+      setting.apply({ ...wildcardOfSecond, resolved: [setting.want('*', inSecond)] });
+      expect(shownToBoth('released')).to.deep.equal(['2', '1']);
+      expect(setting.members('released', inSecond)).to.equal('');
+      setting.gate.release();
+      expect(setting.members('released', inSecond)).to.equal('b');
+    });
+  });
+  it('variants of a name and of a wildcard that new constraints make one are one for both sides', () => {
+    const setting = new Setting();
+    setting.want('*', inProd);
+    setting.apply({ puts: [cluster('a', '1')] });
+    setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1', { constraints: prod })] });
+    expect(setting.pending()).to.equal('a');
+    const { name, constraints: from } = gone('a');
+    const moves = [{ holder: namedHolder, name, from, to: prod }];
+    setting.store.restamp({ type: cds, moves, unresolved: [] });
+    expect([setting.pending(), setting.members('released', inProd)]).to.deep.equal(['', 'a']);
+  });
+  it('that another variant is chosen is queued too', () => {
+    const setting = new Setting();
+    setting.want('a', inTest);
+    setting.full({ a: '1' });
+    const forTest = { puts: [cluster('a', 'for test', { constraints: test })] };
+    setting.apply(forTest);
+    setting.full({ a: '2' });
+    expect(setting.both('a', inTest)).to.equal('1 | 2');
+    setting.gate.queueing(() => true);
+    setting.apply({ ...forTest, cannotDelete: true });
+    expect(setting.both('a', inTest)).to.equal('1 | 2');
+    expect(setting.pending()).to.equal('a queued behind');
+  });
+  describe('what is queued comes to neither side where one has another resource by its alias', () => {
+    const shared = { aliases: ['shared'] };
+    const queuedBeside = (before: Partial<Put>, now?: Partial<Put>): Setting => {
+      const setting = new Setting();
+      setting.want('shared');
+      setting.apply({ puts: [cluster('a', '1', before), cluster('b', '1', { constraints: test })] });
+      if (now === undefined) setting.apply({ removals: [gone('a')] });
+      else setting.apply({ puts: [cluster('a', '1', now)] });
+      setting.gate.queueing(() => true);
+      setting.apply({ puts: [cluster('b', '2', shared)] });
+      expect(setting.pending()).to.equal('a, b queued');
+      return setting;
+    };
+    it('which canaries judge the removal of', () => {
+      const setting = queuedBeside(shared);
+      expect(setting.both('shared')).to.equal('1 | unknown');
+      setting.gate.release();
+      expect([setting.both('shared'), setting.gate.size]).to.deep.equal(['unknown | unknown', 0]);
+    });
+    it('which canaries judge', () => {
+      const setting = queuedBeside({}, shared);
+      expect(setting.both('shared')).to.equal('unknown | 1');
+      setting.gate.release();
+      expect([setting.both('shared'), setting.gate.size]).to.deep.equal(['1 | 1', 0]);
+    });
   });
   it('an alias shows what its side has', () => {
     const setting = new Setting();
@@ -922,6 +991,21 @@ describe('held names', () => {
     expect([setting.both('a'), setting.both('b')]).to.deep.equal(['1 | 3', 'unknown | 2']);
     setting.gate.release();
     expect([setting.both('a'), setting.both('b')]).to.deep.equal(['3 | 3', '2 | 2']);
+  });
+  it('a rollback leaves everybody the variant that they have, where several match', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    setting.apply({ puts: [cluster('a', '1', { constraints: prod })] });
+    setting.apply({ puts: [cluster('a', 'for all')], resolved: [setting.want('a', inTest)] });
+    const a = resourceName('a');
+    const earlier = setting.gate.contentOf(cds, a, 'released');
+    setting.apply({ puts: [cluster('a', '2', { constraints: prod })] });
+    setting.gate.release();
+    const seen = () => [inProd, inTest].map((parameters) => setting.both('a', parameters));
+    expect(seen()).to.deep.equal(['2 | 2', 'for all | for all']);
+    setting.gate.freeze({ type: cds });
+    setting.gate.replace(cds, new Map([[a, earlier]]));
+    expect(seen()).to.deep.equal(['1 | 1', 'for all | for all']);
   });
   it('what a rollback has removed stays away until no freeze is left that may mean it', () => {
     const setting = new Setting();

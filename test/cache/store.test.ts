@@ -432,6 +432,19 @@ describe('store', () => {
       expect(setting.see('a', both)).to.equal('a 2');
       expect(ambiguous).to.have.length(1);
     });
+    it('what a wildcard shows stays when a variant comes to it that was there for names alone', () => {
+      for (const more of [[], [cluster('a', '3', UNCONSTRAINED)]]) {
+        const setting = use();
+        setting.want('*', both);
+        setting.apply({ puts: [cluster('a', '1', first)] });
+        setting.apply({ holder: wildcardHolder, puts: [cluster('a', '2', second)] });
+        const seen = () => shown(setting.store.resolve(cds, resourceName('a'), both, undefined, true));
+        expect(seen()).to.equal('a 2');
+        const puts = [cluster('a', '1', first), cluster('a', '2', second), ...more];
+        setting.apply({ holder: wildcardHolder, puts });
+        expect(seen()).to.equal('a 2');
+      }
+    });
     it('it is by parameter set: another has its own', () => {
       const setting = use();
       setting.want('a', both);

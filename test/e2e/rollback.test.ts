@@ -1,5 +1,7 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { cases } from '../support/cases.ts';
+import { when } from '../support/in-memory-relay.ts';
 import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -9,6 +11,7 @@ import { ClientPool } from './support/recording-client.ts';
 import { RelayProcess } from './support/relay.ts';
 import { operate } from './support/rollout-state.ts';
 import { Connections, type VariantClient } from './support/variant-client.ts';
+import { writeVariants } from './support/variant-files.ts';
 
 const history = z.object({
   revision: z.number(),
@@ -162,35 +165,45 @@ describe('rollback', () => {
     await end();
   });
 
+  /** Of the parameter `env`. */
+  const open = (env: string): VariantClient => {
+    const connections = stack.use(new Connections(relay.xds));
+    const opened = connections.open({ protocol: 'delta', node: { id: env, metadata: { env } } });
+    opened.want('cds');
+    return opened;
+  };
+  const byEnv = [{ key: 'env', from: 'node.metadata.env' }];
+
   it('a variant that it has removed stays away until the gate opens, after a restart too', async () => {
     const directory = stack.use(temporaryDirectory());
-    const plane = stack.use(await ModelPlane.start());
-    plane.set('cds', { shop: '1' });
     const config = {
-      upstreams: [{ name: 'central', ads: { endpoints: [plane.address] } }],
-      parameters: [{ key: 'env', from: 'node.metadata.env' }],
+      upstreams: [files.upstream],
+      parameters: byEnv,
       cache: { persistence: { path: directory.path } },
       drain_timeout: '100ms',
     };
-    const open = (env: string): VariantClient => {
-      const connections = stack.use(new Connections(relay.xds));
-      const opened = connections.open({ protocol: 'delta', node: { id: env, metadata: { env } } });
-      opened.want('cds');
-      return opened;
-    };
+    const has = (content: string, ...envs: readonly string[]): void =>
+      writeVariants(
+        files,
+        'cds',
+        envs.map((env) => ['shop', content, when({ env })] as const),
+      );
+    has('1', 'prod');
     relay = await RelayProcess.start(config);
     const prod = open('prod');
     await prod.gets('cds', ['shop: 1']);
     const test = open('test');
+    await eventually(async () => expect(await relay.clients()).to.have.length(2));
+    // Upstream adds it by itself: it knows that there was nothing for the clients of `test`.
+    has('1', 'prod', 'test');
     await test.gets('cds', ['shop: 1']);
     await reaches(2);
-    // At its first revision there was nothing for the clients of `test`.
     expect((await ask('rollback', '--to', '1', '--reason', 'x')).code).to.equal(0);
     await test.gets('cds', []);
     for (const one of [prod, test]) one.close();
     await relay.stop();
 
-    plane.set('cds', { shop: '2' });
+    has('2', 'prod', 'test');
     relay = await RelayProcess.start(config);
     const again = ['prod', 'test'].map(open);
     const pending = async (): Promise<string> => (await ask('diff', '--pending', '--type', 'cds')).out;
@@ -208,6 +221,47 @@ describe('rollback', () => {
     await relay.stop();
   });
 
+  for (const [protocol, workers] of cases<readonly [string, number]>(
+    ['DELTA', 0],
+    ['SOTW', 0],
+    ['DELTA', 2],
+    ['SOTW', 2],
+  ))
+    it(`takes nothing from clients with other parameters that have come, or come back, since (${protocol}, workers: ${workers})`, async () => {
+      const directory = stack.use(temporaryDirectory());
+      const plane = stack.use(await ModelPlane.start());
+      const config = {
+        upstreams: [{ name: 'central', ads: { endpoints: [plane.address], protocol } }],
+        parameters: byEnv,
+        cache: { persistence: { path: directory.path } },
+        drain_timeout: '100ms',
+        workers,
+      };
+      plane.set('cds', { shop: '1', cart: '1' });
+      relay = await RelayProcess.start(config);
+      const prod = open('prod');
+      await prod.gets('cds', ['cart: 1', 'shop: 1']);
+      plane.set('cds', { shop: '2', cart: '1' });
+      await prod.gets('cds', ['cart: 1', 'shop: 2']);
+      await reaches(2);
+      const batch = open('batch');
+      await batch.gets('cds', ['cart: 1', 'shop: 2']);
+      await reaches(3);
+      const nothing = await ask('rollback', '--to', '2', '--reason', 'x');
+      expect(nothing.out).to.match(/^rolled back to revision 2: 0 resources changed/);
+      for (const one of [prod, batch]) one.close();
+      await relay.stop();
+
+      relay = await RelayProcess.start(config);
+      const again = ['prod', 'batch'].map(open);
+      for (const one of again) await one.gets('cds', ['cart: 1', 'shop: 2']);
+      expect((await ask('rollback', '--to', '1', '--reason', 'x')).code).to.equal(0);
+      await again[0]?.gets('cds', ['cart: 1', 'shop: 1']);
+      expect(again[1]?.has('cds')).to.deep.equal(['cart: 1', 'shop: 2']);
+      for (const one of again) one.close();
+      await relay.stop();
+    });
+
   it('to before a reload that changes parameters is refused, after a restart too: it would be for nobody', async () => {
     const directory = stack.use(temporaryDirectory());
     const plane = stack.use(await ModelPlane.start());
@@ -217,12 +271,6 @@ describe('rollback', () => {
       cache: { persistence: { path: directory.path } },
       drain_timeout: '100ms',
     });
-    const open = (): VariantClient => {
-      const connections = stack.use(new Connections(relay.xds));
-      const opened = connections.open({ protocol: 'delta', node: { id: 'a', metadata: { env: 'prod' } } });
-      opened.want('cds');
-      return opened;
-    };
     const isRefused = async (one: VariantClient): Promise<void> => {
       const refused = await ask('rollback', '--to', '1', '--reason', 'x');
       expect(refused.err).to.match(/revision 1 has expired: .* parameters have changed since/);
@@ -230,7 +278,7 @@ describe('rollback', () => {
     };
     plane.set('cds', { shop: '1' });
     relay = await RelayProcess.start(by('env'));
-    client = open();
+    client = open('prod');
     await client.gets('cds', ['shop: 1']);
     plane.set('cds', { shop: '2' });
     await client.gets('cds', ['shop: 2']);
@@ -241,7 +289,7 @@ describe('rollback', () => {
     await end();
 
     relay = await RelayProcess.start(by('environment'));
-    client = open();
+    client = open('prod');
     await client.gets('cds', ['shop: 2']);
     await isRefused(client);
     await end();

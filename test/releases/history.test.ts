@@ -1,14 +1,28 @@
 import { expect } from 'chai';
-import { type ResourceName, resourceName, revision, typeUrl } from '../../src/model/brand.ts';
-import type { Commit, Snapshot } from '../../src/model/catalog.ts';
+import { Store } from '../../src/cache/store.ts';
+import {
+  type ConstraintsKey,
+  type ResourceName,
+  resourceName,
+  revision,
+  typeUrl,
+} from '../../src/model/brand.ts';
+import type { Commit, ContentChange, Snapshot } from '../../src/model/catalog.ts';
 import { type Change, type Content, NO_CONTENT } from '../../src/model/change.ts';
 import { stampConstraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { nameKey } from '../../src/model/holds.ts';
-import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
 import type { PendingName } from '../../src/model/rollout.ts';
-import type { Interest } from '../../src/model/transaction.ts';
-import { History, reachable, releasedAt, verdictOf } from '../../src/releases/history.ts';
+import {
+  type Holder,
+  type Interest,
+  type Transaction,
+  transaction,
+  WILDCARD,
+} from '../../src/model/transaction.ts';
+import { backTo, History, reachable, releasedAt, verdictOf } from '../../src/releases/history.ts';
 import { Recorder } from '../../src/releases/recorder.ts';
+import { put, when } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 const type = typeUrl('type.googleapis.com/envoy.config.cluster.v3.Cluster');
@@ -64,17 +78,18 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   );
   const recorder = new Recorder(history, clock, () => true);
   const seen = new Map<ResourceName, Snapshot>();
-  const look = (name: ResourceName): { readonly before: Snapshot; readonly after: Snapshot } => {
+  const look = (name: ResourceName, first: ReadonlySet<ConstraintsKey>): ContentChange => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
     const side = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
     const after = { ...side, canary: judged.get(name) ?? (discarded.has(name) ? side.released : side.said) };
     seen.set(name, after);
-    return { before, after };
+    return { before, after, first };
   };
   const commit = (
     names: readonly ResourceName[],
     resolved: readonly Interest[] = [],
     operation?: Commit['operation'],
+    first = new Set(resolved.length > 0 ? [UNCONSTRAINED.key] : []),
   ): void => {
     recorder.committed({
       revision: revision(1),
@@ -82,7 +97,7 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
       version: '',
       receivedAt: clock.monotonic(),
       changed: new Map(names.map((name) => [name, []])),
-      contents: new Map(names.map((name) => [name, look(name)])),
+      contents: new Map(names.map((name) => [name, look(name, first)])),
       resolved,
       operation,
     });
@@ -144,10 +159,10 @@ describe('history', () => {
     put(resourceName('new'), 'a');
     commit([resourceName('new')]);
     expect(history.lastRevision).to.equal(2);
-    const before = releasedAt(history, 0).get(type);
-    expect(before?.get(cart), 'unknown is not absent').to.have.length(1);
-    expect(before?.get(resourceName('new'))).to.deep.equal([]);
-    const compared = releasedAt(history, 0, 'absent').get(type);
+    const before = backTo(history, 0, type, new Map());
+    expect(before.get(cart), 'unknown is not absent').to.have.length(1);
+    expect(before.get(resourceName('new'))).to.deep.equal([]);
+    const compared = releasedAt(history, 0).get(type);
     expect(compared?.get(cart), 'new to somebody who compares').to.deep.equal([]);
   });
 
@@ -155,13 +170,144 @@ describe('history', () => {
     const unknown = world(large);
     unknown.put(shop, 'a');
     unknown.commit([shop]);
-    expect(releasedAt(unknown.history, 0).get(type)?.get(shop)).to.have.length(1);
+    expect(backTo(unknown.history, 0, type, new Map()).get(shop)).to.have.length(1);
     const empty = world(large);
     empty.commit([], [interest]);
     empty.put(shop, 'a');
     empty.commit([shop]);
-    expect(releasedAt(empty.history, 0).get(type)?.get(shop)).to.deep.equal([]);
+    expect(backTo(empty.history, 0, type, new Map()).get(shop)).to.deep.equal([]);
   });
+
+  for (const protocol of ['SotW', 'delta'])
+    describe(`a rollback takes nothing from clients that have come since, over ${protocol}`, () => {
+      const inEnv = (env: string): Parameters => internParameters([['env', env]]);
+      const holderOf = (env: string): Holder => ({
+        key: env,
+        upstream: 'central',
+        role: 'wildcard',
+        exactParameters: inEnv(env),
+      });
+      /** Each class of clients has a session, which says all that its control plane has for it. */
+      const sessions = () => {
+        const clock = new VirtualClock();
+        const history = new History(
+          clock,
+          () => large,
+          () => {},
+        );
+        const recorder = new Recorder(history, clock, () => true);
+        const store = new Store({
+          clock: new VirtualClock(),
+          ambiguous: () => {},
+          expiring: () => {},
+          publish: (commit) => recorder.committed(commit),
+          recorded: true,
+        });
+        store.held.gatedTypes(new Set([type]));
+        const apply = (part: Partial<Transaction> & Pick<Transaction, 'holder'>): void =>
+          recorder.committed(store.apply(transaction({ type, ...part })));
+        const asking = new Map<string, Interest>();
+        const comes = (env: string): void => {
+          const interest = { type, selector: WILDCARD, parameters: inEnv(env) };
+          asking.set(env, interest);
+          store.addInterest(interest);
+        };
+        const leaves = (env: string): void => {
+          const interest = asking.get(env);
+          const commit = interest && store.removeInterest(interest);
+          if (commit !== undefined) recorder.committed(commit);
+        };
+        const says = (
+          env: string,
+          contents: Readonly<Record<string, string>>,
+          constraints = when({ env }),
+        ): void => {
+          const puts = Object.entries(contents).map(([name, text]) =>
+            put(type, name, `${env} ${text}`, { constraints }),
+          );
+          const interest = asking.get(env);
+          const resolved = interest === undefined ? [] : [interest];
+          const holder = holderOf(env);
+          if (protocol === 'SotW') apply({ holder, puts, complete: true, resolved });
+          else {
+            const removals = [...store.heldBy(type, holder)].filter(({ name }) => !(name in contents));
+            apply({ holder, puts, removals });
+            apply({ holder, resolved });
+          }
+        };
+        /** What everybody would have of each name after a rollback to a revision. */
+        const back = (to: number): unknown =>
+          Object.fromEntries(
+            [...backTo(recorder.history, to, type, store.releasedContents(type))].map(([name, content]) => [
+              name,
+              content.map(({ variant }) => variant.version).toSorted(),
+            ]),
+          );
+        return { store, comes, leaves, says, back, history: recorder.history };
+      };
+      const prodAndBatch = () => {
+        const all = sessions();
+        all.comes('prod');
+        all.says('prod', { shop: '1' });
+        all.says('prod', { shop: '2' });
+        all.store.held.release();
+        all.comes('batch');
+        all.says('batch', { shop: '2', cart: '2' });
+        expect(all.history.lastRevision, 'of prod two, and one of batch').to.equal(3);
+        return all;
+      };
+
+      it('they keep what came first, and the others go back', () => {
+        const { back, says, store } = prodAndBatch();
+        const first = { shop: ['v-batch 2', 'v-prod 1'], cart: ['v-batch 2'] };
+        expect(back(1)).to.deep.equal(first);
+        expect(back(2)).to.deep.equal({ shop: ['v-batch 2', 'v-prod 2'], cart: ['v-batch 2'] });
+        says('batch', { shop: '3' });
+        store.held.release();
+        expect(back(1)).to.deep.equal(first);
+      });
+
+      it('what is added for clients that were there goes, theirs too', () => {
+        const { back, says, comes } = prodAndBatch();
+        says('batch', { shop: '2', cart: '2', pay: '3' });
+        expect(back(3)).to.deep.include({ cart: ['v-batch 2'], pay: [] });
+        comes('idle');
+        says('idle', {});
+        says('idle', { shop: '4' });
+        expect(back(4)).to.deep.include({ shop: ['v-batch 2', 'v-prod 2'], pay: ['v-batch 3'] });
+      });
+
+      it('what came for them in the place of what they had goes', () => {
+        const { back, says, comes } = sessions();
+        comes('prod');
+        says('prod', { shop: '1' }, UNCONSTRAINED);
+        comes('batch');
+        says('batch', { shop: '2' });
+        expect(back(1)).to.deep.equal({ shop: ['v-prod 1'] });
+      });
+
+      it('nor while a change waits for the others, and nobody gets what waits', () => {
+        const { back, says, comes, store } = prodAndBatch();
+        says('prod', { shop: '3' });
+        comes('late');
+        says('late', { shop: '3' });
+        expect(back(2)).to.deep.include({ shop: ['v-batch 2', 'v-late 3', 'v-prod 2'] });
+        store.held.discard();
+        expect(back(1)).to.deep.include({ shop: ['v-batch 2', 'v-late 3', 'v-prod 1'] });
+      });
+
+      it('nor from those that come back', () => {
+        const { back, says, comes, leaves } = prodAndBatch();
+        leaves('batch');
+        comes('batch');
+        says('batch', { shop: '5' });
+        expect(back(2)).to.deep.include({ shop: ['v-batch 2', 'v-prod 2'] });
+        leaves('prod');
+        comes('prod');
+        says('prod', { shop: '6', pay: '6' });
+        expect(back(4)).to.deep.include({ pay: ['v-prod 6'] });
+      });
+    });
 
   it('answers from other processes count for the change that brought the variant, or took it', () => {
     const { history, recorder, commit, said, released } = world(large);
@@ -300,7 +446,7 @@ describe('history', () => {
     expect(verdicts()).to.deep.equal(['RELEASED', 'REPLACED', 'RELEASED', 'DISCARDED']);
     expect([...history.changes()].map(({ reason }) => reason)).to.deep.equal(['', '', '', 'bad listener']);
     expect(history.releasedRevision).to.equal(3);
-    const before = releasedAt(history, 2).get(type)?.get(shop)?.[0]?.variant.payload?.hash;
+    const before = backTo(history, 2, type, new Map()).get(shop)?.[0]?.variant.payload?.hash;
     expect(before, 'everybody had the first one until the third was released').to.equal('a');
   });
 
@@ -355,9 +501,8 @@ describe('history', () => {
     release.commit([shop]);
     expect(release.verdicts()).to.equal('RELEASED RELEASED REPLACED RELEASED');
     const at = (revision: number) =>
-      releasedAt(release.history, revision)
-        .get(type)
-        ?.get(shop)
+      backTo(release.history, revision, type, new Map())
+        .get(shop)
         ?.map(({ variant }) => variant.payload?.hash);
     expect([1, 2].map(at), 'for a rollback').to.deep.equal([['a'], ['b']]);
 

@@ -205,8 +205,8 @@ export const mutations: readonly Wrong[] = [
     name: 'a removal that is judged ends where the name comes again',
     rule: 8,
     file: 'src/cache/held-transaction.ts',
-    right: 'if (isAnother(released',
-    wrong: 'if (column === released && isAnother(released',
+    right: 'if (isAnother(held.released',
+    wrong: 'if (column === held.released && isAnother(held.released',
   },
   {
     name: 'the last wave does not end',

@@ -7,4 +7,6 @@ export function takeDiscarded(store: Store): void {
     const said = resources.map(([name, { variants }]) => [name, variants.all()] as const);
     store.held.replace(type, new Map(said));
   }
+  // Who matches several variants has kept their own.
+  store.held.unfreeze();
 }

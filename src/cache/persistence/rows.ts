@@ -7,7 +7,7 @@ import {
   type TypeUrl,
   typeUrl,
 } from '../../model/brand.ts';
-import type { Change, ChangedName, Content, RecordedChanges } from '../../model/change.ts';
+import type { Change, ChangedName, ChangedVariant, Content, RecordedChanges } from '../../model/change.ts';
 import type { Clock, WallTime } from '../../model/clock.ts';
 import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
 import { contentDigest, hashOfDigest } from '../../model/content-hash.ts';
@@ -45,6 +45,8 @@ const variantForm = z.object({
   /** Milliseconds as given, and when it runs out, in milliseconds since the epoch. */
   ttl: z.tuple([z.number(), z.number()]).optional(),
   metadata: z.string().optional(),
+  /** Of changes. */
+  first: z.boolean().optional(),
 });
 
 const resourceForm = z.object({
@@ -323,7 +325,7 @@ function changedNameBody({ content, ...name }: ChangedName, times: WallTime): Ch
   return { ...name, before: bodies(before), after: bodies(after) };
 }
 
-function variantBody({ variant, holders }: HeldVariant, times: WallTime): VariantBody {
+function variantBody({ variant, holders, first }: ChangedVariant, times: WallTime): VariantBody {
   const { version, responseVersion, upstream, cachedSince, aliases, ttl, metadata, payload } = variant;
   return {
     constraints: base64(variant.constraints.bytes),
@@ -336,6 +338,7 @@ function variantBody({ variant, holders }: HeldVariant, times: WallTime): Varian
     ...(aliases.length === 0 ? {} : { aliases: [...aliases] }),
     ...(ttl === undefined ? {} : { ttl: [ttl.milliseconds, times.of(ttl.deadline)] }),
     ...(metadata === undefined ? {} : { metadata: base64(metadata) }),
+    ...(first === undefined ? {} : { first }),
   };
 }
 
@@ -504,7 +507,7 @@ export class Decoder {
       revision: Number(row.key),
       type,
       releasedAt,
-      names: names.map((name) => this.#changedName(type, name, keeps)),
+      names: names.map((name) => this.#changedName(type, name, keeps, change.first)),
     };
   }
 
@@ -512,17 +515,20 @@ export class Decoder {
     type: TypeUrl,
     { name: text, change, bytes, verdict: written, before, after }: ChangeBody['names'][number],
     keeps: boolean,
+    first: boolean,
   ): ChangedName {
     const name = resourceName(text);
     const verdict = written === 'PENDING' ? 'REPLACED' : written;
-    const contentOf = (bodies: readonly VariantBody[]): Content =>
+    // Earlier versions say it of whole changes alone.
+    const contentOf = (bodies: readonly VariantBody[], isFirst = false): Content =>
       bodies.map((body) => {
         const holders = body.holders.map((holder) => this.#holder(holder, false));
-        return { variant: this.#variant(type, name, body), holders };
+        const held = { variant: this.#variant(type, name, body), holders };
+        return isFirst || body.first === true ? { ...held, first: true } : held;
       });
     const content =
       keeps && before !== undefined && after !== undefined
-        ? { before: contentOf(before), after: contentOf(after) }
+        ? { before: contentOf(before), after: contentOf(after, first && verdict === 'RELEASED') }
         : undefined;
     return { name, change, bytes, verdict, content };
   }
