@@ -52,14 +52,16 @@ const backoff = z
   }, evenIfWrong)
   .transform(inCode);
 
-const headers = z.record(z.string(), z.string()).transform((given, context) =>
-  Object.entries(given).flatMap(([header, value]) => {
-    const [checked, content] = [checkHeaderName(header), checkHeaderValue(value)];
-    for (const { error } of [checked, content].filter((result) => !result.ok))
+const headers = z.record(z.string(), z.string()).superRefine((given, context) => {
+  for (const [header, value] of Object.entries<unknown>(given)) {
+    const checked = [
+      checkHeaderName(header),
+      typeof value === 'string' ? checkHeaderValue(value) : ok(value),
+    ];
+    for (const { error } of checked.filter((result) => !result.ok))
       context.addIssue({ code: 'custom', path: [header], message: error });
-    return checked.ok && content.ok ? [[checked.value, content.value] as const] : [];
-  }),
-);
+  }
+}, evenIfWrong);
 
 // biome-ignore format: a table, one key a line
 const ads = z
@@ -78,12 +80,16 @@ const ads = z
     failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it, and the wait between two tries of it'),
   })
   .superRefine((ads, context) => {
-    const isSet = readList(ads, 'headers').some((one) => Array.isArray(one) && one[0] === 'authorization');
+    const isSet = Object.keys(read(ads, 'headers') ?? {}).some((one) => one.toLowerCase() === 'authorization');
     if (read(ads, 'token_file') === undefined || !isSet) return;
     const message = 'token_file sets "authorization": only one of them is accepted';
     context.addIssue({ code: 'custom', path: ['headers'], message });
   }, evenIfWrong)
-  .transform(({ headers = [], ...ads }) => ({ kind: 'ads' as const, ...inCode(ads), headers }));
+  .transform(({ headers = {}, ...ads }) => ({
+    kind: 'ads' as const,
+    ...inCode(ads),
+    headers: Object.entries(headers).map(([header, value]) => [header.toLowerCase(), value] as const),
+  }));
 
 // biome-ignore format: a table, one key a line
 const filesystem = z

@@ -527,6 +527,7 @@ admin:
         User-Agent: me
         key-bin: x
         x-key: "hush\\n"
+        x-port: 1
 `,
         problems: [
           '6:16: upstreams[0].ads.headers["a b"]: "a b" is not a header: use letters',
@@ -534,6 +535,7 @@ admin:
           '8:21: upstreams[0].ads.headers.User-Agent: the header "user-agent" is set by gRPC or by the relay',
           '9:18: upstreams[0].ads.headers.key-bin: "key-bin" is not a header',
           '10:16: upstreams[0].ads.headers.x-key: the value of a header must be visible ASCII, without spaces',
+          '11:17: upstreams[0].ads.headers.x-port: expected a string, got a number',
         ],
       },
       {
