@@ -194,7 +194,9 @@ function refusalOfHead(rpc: Handler, { method, headers }: IncomingMessage): Http
   if (unreadable !== undefined) return unreadable;
   const type = headers['content-type'];
   if (rpc.supportedContentType(type ?? null)) return undefined;
-  const message = `content-type: ${expectedText('application/json or application/proto', type ?? '')}`;
+  // A stream of messages has types of its own.
+  const own = rpc.method.methodKind === 'unary' ? 'application/' : 'application/connect+';
+  const message = `content-type: ${expectedText(`${own}json or ${own}proto`, type ?? '')}`;
   return problem(415, 'unimplemented', message);
 }
 

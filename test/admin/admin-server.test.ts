@@ -231,6 +231,12 @@ describe('admin listener', () => {
     expect(response.status).to.equal(415);
     expect(await response.json()).to.deep.include({ code: 'unimplemented' });
     expect((await rpc(url, admin('Status'), {})).status).to.equal(200);
+    // Tap is a stream.
+    const unary = await rpc(url, admin('Tap'), {});
+    expect([unary.status, unary.body['message']]).to.deep.equal([
+      415,
+      'content-type: expected application/connect+json or application/connect+proto, got "application/json"',
+    ]);
     const compressed = { 'content-type': 'application/json', 'content-encoding': 'br' };
     const refused = await fetch(`${url}/${admin('Status')}`, {
       method: 'POST',

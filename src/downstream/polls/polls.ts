@@ -535,8 +535,7 @@ const unanswered: Refusal = {
   reason: 'unknown',
   status: {
     code: Code.UNAVAILABLE,
-    message:
-      'no control plane has answered yet for what this request names, and a response without it would delete it: ask again',
+    message: 'no control plane has answered yet for what this request names: ask again',
   },
 };
 
