@@ -86,7 +86,7 @@ const check = z
   .strictObject({
     name: name().max(100).describe('Its name in status, metrics and reasons; unique'),
     interval: positiveDuration().prefault('10s').describe('How often it is asked while a change waits'),
-    timeout: positiveDuration().prefault('5s').describe('An answer that has not arrived whole within this time is UNKNOWN'),
+    timeout: positiveDuration().prefault('5s').describe('An answer that has not arrived within this time is UNKNOWN. Of a webhook the status is enough; that of Prometheus must be there whole'),
     failures: count().max(60).default(2).describe('BAD so many times in a row, the change is bad'),
     prometheus: prometheus.optional().describe('An instant query: one value within min and max is GOOD, outside of them BAD, all else UNKNOWN'),
     webhook: webhook.optional().describe('A POST with JSON that says what waits: 2xx is GOOD, 4xx and 5xx are BAD, all else is UNKNOWN'),
