@@ -151,6 +151,7 @@ const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|priv
  * - User and password in a URL are redacted wherever they stand, and so is anything that looks like PEM.
  * - Below node.metadata, which is free-form, values of keys that sound like secrets are redacted.
  * - Values of headers for control planes are redacted, and of webhooks what follows the host: Slack has a secret there.
+ * - Of the URLs of other servers the query is redacted.
  * - The other keys hold no secrets: private_key and the like are paths of files, and are kept.
  *
  * `templates` are the strings that came from the environment, by `pathText`.
@@ -158,8 +159,8 @@ const secretKey = /pass(word|wd|phrase)|secret|token|credential|api[-_]?key|priv
 function describe(value: unknown, path: Path, templates: ReadonlyMap<string, string>): unknown {
   if (isSecret(path)) return redacted;
   const template = templates.get(pathText(path));
-  if (template !== undefined) return isSecretUrl(path) ? redacted : withoutSecrets(template);
-  if (typeof value === 'string') return isSecretUrl(path) ? hostOf(value) : withoutSecrets(value);
+  if (template !== undefined) return isSecretUrl(path) ? redacted : shown(template, path);
+  if (typeof value === 'string') return isSecretUrl(path) ? hostOf(value) : shown(value, path);
   if (Array.isArray(value))
     return value.map((item: unknown, index) => describe(item, [...path, index], templates));
   if (typeof value !== 'object' || value === null) return value;
@@ -179,6 +180,12 @@ function isSecret(path: Path): boolean {
 /** A webhook's path or query may be all that it asks for. */
 const isSecretUrl = (path: Path): boolean =>
   path.at(-1) === 'url' && (path[1] === 'notify' || path.at(-2) === 'webhook');
+
+/** The query of any other server's URL may be a key. */
+const shown = (text: string, path: Path): string =>
+  path[0] !== 'node' && /^(?:url|otlp_endpoint)$/.test(String(path.at(-1)))
+    ? withoutSecrets(text).replace(/\?.*/s, `?${redacted}`)
+    : withoutSecrets(text);
 
 const hostOf = (url: string): string => `${URL.parse(url)?.origin ?? ''}/${redacted}`;
 

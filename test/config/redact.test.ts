@@ -22,6 +22,16 @@ describe('configuration: what /config_dump shows', () => {
       .and.not.match(/hush|example/);
   });
 
+  it('of other servers the query is not shown', () => {
+    const check =
+      '{ name: errors, prometheus: { url: "http://prom:9090/x?key=hush", query: "a?b", max: 1 } }';
+    const tracing = '{ otlp_endpoint: "http://${HOST}/v1?api_key=hush" }';
+    const text = `${minimal}rollout: { checks: [${check}] }\ntracing: ${tracing}\n`;
+    const shown = dumpOf(text, { HOST: 'otlp' });
+    expect(shown).to.include('"http://prom:9090/x?[redacted]"').and.include('"query":"a?b"');
+    expect(shown).to.include('"http://${HOST}/v1?[redacted]"').and.not.include('hush');
+  });
+
   it("the file's keys, with every default", () => {
     expect(configOf(minimal).source.dump).to.deep.include({
       drain_delay: '0s',
