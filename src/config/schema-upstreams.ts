@@ -80,7 +80,7 @@ const ads = z
     failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it, and the wait between two tries of it'),
   })
   .superRefine((ads, context) => {
-    const isSet = Object.keys(Object(read(ads, 'headers'))).some((one) => one.toLowerCase() === 'authorization');
+    const isSet = Object.keys(read(ads, 'headers') ?? {}).some((one) => one.toLowerCase() === 'authorization');
     if (read(ads, 'token_file') === undefined || !isSet) return;
     const message = 'token_file sets "authorization": only one of them is accepted';
     context.addIssue({ code: 'custom', path: ['headers'], message });

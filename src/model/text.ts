@@ -178,8 +178,15 @@ export function nearest(word: string, accepted: readonly string[]): string | und
     const cost = distance(word.slice(0, 64), candidate);
     if (cost <= tolerated && (best === undefined || cost < best.cost)) best = { candidate, cost };
   }
-  return best?.candidate;
+  if (best !== undefined) return best.candidate;
+  // `cert` for `certificate`, `private_key_file` for `private_key`.
+  const begun = accepted.filter((candidate) => isBegun(plain(candidate), sought));
+  return begun.length === 1 ? begun[0] : undefined;
 }
+
+/** One is how the other begins, by enough letters to mean it. */
+const isBegun = (a: string, b: string): boolean =>
+  Math.min(a.length, b.length) >= 3 && (a.startsWith(b) || b.startsWith(a));
 
 /** `a`, `a or b`, `a, b or c`. */
 export function anyOf(words: readonly string[]): string {

@@ -31,6 +31,15 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['4:1: drainTimeout: unknown key "drainTimeout": did you mean "drain_timeout"?'],
       },
       {
+        rule: 'a key that is cut, or has more to it, is recognised where one alone begins so',
+        text: `${minimal}rest: { addr: "0.0.0.0:1" }\nxds: { tls: { cert: c, private_key_file: k } }\n`,
+        problems: [
+          '4:9: rest.addr: unknown key "addr": did you mean "address"?',
+          '5:15: xds.tls.cert: unknown key "cert": did you mean "certificate"?',
+          '5:24: xds.tls.private_key_file: unknown key "private_key_file": did you mean "private_key"?',
+        ],
+      },
+      {
         rule: 'a key that resembles none lists those accepted',
         text: `${minimal}tracing: { zipkin: x }\n`,
         problems: ['4:12: tracing.zipkin: unknown key "zipkin": expected otlp_endpoint or ratio'],

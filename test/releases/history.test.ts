@@ -238,12 +238,12 @@ describe('history', () => {
         /** What everybody would have of each name after a rollback to a revision. */
         const back = (to: number): unknown =>
           Object.fromEntries(
-            [...backTo(recorder.history, to, type, store.releasedContents(type))].map(([name, content]) => [
+            [...backTo(history, to, type, store.releasedContents(type))].map(([name, content]) => [
               name,
               content.map(({ variant }) => variant.version).toSorted(),
             ]),
           );
-        return { store, comes, leaves, says, back, history: recorder.history };
+        return { store, comes, leaves, says, back, history };
       };
       const prodAndBatch = () => {
         const all = sessions();
