@@ -178,7 +178,7 @@ export class Core {
     this.recorder = recorder;
     this.#role = role;
     this.#judged = role.rollout ?? {
-      sideOf: (client) => this.rollout.sideOf(client),
+      sideOf: (client) => this.rollout.canaries.sideOf(client),
       fleet: undefined,
       canaryAnswered: () => this.rollout.answered(),
       waiting: () => this.rollout.waiting(),

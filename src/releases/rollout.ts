@@ -1,10 +1,9 @@
-import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { Settling, type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { PendingChange, PendingName, SidedClient } from '../model/rollout.ts';
+import type { PendingChange, PendingName } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
 import { Canaries, type Member, type Moved } from './canaries.ts';
 import { type Change, Changes, Sources, waveOf, whyNotPromoted } from './changes.ts';
@@ -35,7 +34,8 @@ import {
   type Survey,
   unknownCanary,
   type Waiting,
-  WaitingNames,
+  type WaitingNames,
+  waitingNames,
 } from './waiting.ts';
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
@@ -88,7 +88,7 @@ export class Rollout {
   /** What everybody has been given, or what was taken back, since the state was told last, by `nameKey`. */
   readonly #decided = new Set<string>();
   /** What is queued, and the guard finds bad: the same value until it changes. */
-  #stopped = new WaitingNames([]);
+  #stopped: WaitingNames = waitingNames([]);
   readonly #needed: Needed;
   /** A change has gone past its first wave, and what upstream has said since may be queued. */
   #queues = false;
@@ -121,10 +121,6 @@ export class Rollout {
     this.#forget = gate.onChanged((change) => this.#changed(change));
     this.#look();
     options.events.stateChanged(this.#state);
-  }
-
-  sideOf(client: SidedClient): Side {
-    return this.canaries.sideOf(client);
   }
 
   /** Why a reload with these settings must be refused; undefined: it need not be. */
@@ -486,7 +482,7 @@ export class Rollout {
     const queued = this.#queues ? this.#judged.queued : [];
     const stopped = this.#guard.weigh(waiting, queued);
     const bad = queued.filter(({ key }) => stopped.has(key));
-    if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = new WaitingNames(bad);
+    if (!isEqual(keysOf(bad), this.#stopped.keys)) this.#stopped = waitingNames(bad);
     if (this.#settings === undefined) return;
     const { types } = this.#settings;
     const all = [stopped, ...this.#verdicts.restored().map(({ names }) => names)];

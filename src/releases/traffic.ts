@@ -51,15 +51,12 @@ const tallyOf = (requests: number, errors: number, seconds: number, reports: num
   errorSquares: requests === 0 ? 0 : errors ** 2 / requests,
 });
 
+const fading = ['requests', 'errors', 'seconds', 'reports', 'squares', 'errorSquares'] as const;
+
 /** What there was counts as much as `weight` says: 1 is all of it. */
 export function addTo(sum: Tally, more: Readonly<Tally>, weight: number): void {
-  sum.requests = sum.requests * weight + more.requests;
-  sum.errors = sum.errors * weight + more.errors;
-  sum.seconds = sum.seconds * weight + more.seconds;
-  sum.reports = sum.reports * weight + more.reports;
+  for (const key of fading) sum[key] = sum[key] * weight + more[key];
   sum.heard += more.heard;
-  sum.squares = sum.squares * weight + more.squares;
-  sum.errorSquares = sum.errorSquares * weight + more.errorSquares;
 }
 
 export function sumOf(tallies: Iterable<Readonly<Tally>>): Tally {

@@ -118,18 +118,13 @@ function whyNothing(masked: readonly PendingName[]): string {
 }
 
 /** Names that wait, as lists of all kinds: made once for each change. */
-export class WaitingNames {
-  readonly names: readonly PendingName[];
-  /** By `nameKey`. */
-  readonly keys: ReadonlySet<string>;
-  readonly byType: Waiting;
+export type WaitingNames = Readonly<ReturnType<typeof waitingNames>>;
 
-  constructor(names: readonly PendingName[]) {
-    this.names = names;
-    this.keys = keysOf(names);
-    const byType = Map.groupBy(names, ({ type }) => type).entries();
-    this.byType = new Map(byType.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
-  }
+/** `keys`: by `nameKey`. */
+export function waitingNames(names: readonly PendingName[]) {
+  const types = Map.groupBy(names, ({ type }) => type).entries();
+  const byType: Waiting = new Map(types.map(([type, own]) => [type, new Set(own.map(({ name }) => name))]));
+  return { names, keys: keysOf(names), byType };
 }
 
 /** What waits for a verdict: canaries see it, and it is not frozen. */
@@ -137,7 +132,7 @@ export class Judged {
   readonly #gate: Pick<Gate, 'pending' | 'holds'>;
   /** What it was found in. */
   #of: readonly unknown[] = [];
-  #names = new WaitingNames([]);
+  #names: WaitingNames = waitingNames([]);
   #frozen: ReadonlySet<string> = new Set();
 
   constructor(gate: Pick<Gate, 'pending' | 'holds'>) {
@@ -164,7 +159,7 @@ export class Judged {
     const names = this.seen.filter((one) => !this.isFrozen(one));
     const before = this.#names.names;
     const isSame = names.length === before.length && names.every((one, at) => one === before[at]);
-    if (!isSame) this.#names = new WaitingNames(names);
+    if (!isSame) this.#names = waitingNames(names);
     const frozen = keysOf(pending.filter((one) => one.seen && this.isFrozen(one)));
     if (!isEqual(frozen, this.#frozen)) this.#frozen = frozen;
   }

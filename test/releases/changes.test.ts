@@ -5,7 +5,7 @@ import type { PendingName } from '../../src/model/rollout.ts';
 import type { Member } from '../../src/releases/canaries.ts';
 import { Changes } from '../../src/releases/changes.ts';
 import { unjudged } from '../../src/releases/judge.ts';
-import { WaitingNames } from '../../src/releases/waiting.ts';
+import { type WaitingNames, waitingNames } from '../../src/releases/waiting.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { Random } from '../support/random.ts';
 
@@ -13,7 +13,7 @@ const cds = type('cds');
 const key = (name: string): string => nameKey(cds, resourceName(name));
 const keys = (names: string): ReadonlySet<string> => new Set((names === '' ? [] : names.split('')).map(key));
 const waiting = (names: string): WaitingNames =>
-  new WaitingNames(
+  waitingNames(
     names.split('').map(
       (name): PendingName => ({
         type: cds,

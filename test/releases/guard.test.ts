@@ -13,7 +13,7 @@ import type { HeldVariant } from '../../src/model/rollout.ts';
 import { type Holder, type Put, transaction } from '../../src/model/transaction.ts';
 import { Guard } from '../../src/releases/guard.ts';
 import { Judge, type RolloutSettings, unjudged } from '../../src/releases/judge.ts';
-import { WaitingNames } from '../../src/releases/waiting.ts';
+import { waitingNames } from '../../src/releases/waiting.ts';
 import { any, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -73,8 +73,7 @@ class World {
 
   /** Why what waits is held; empty: it is not. */
   look(): string {
-    const waits = () =>
-      new WaitingNames([...this.store.held.pending].filter((one) => one.masked === undefined));
+    const waits = () => waitingNames([...this.store.held.pending].filter((one) => one.masked === undefined));
     const stopped = this.guard.weigh(waits(), []);
     const free = waits().names.filter((one) => one.type === eds && !stopped.has(one.key));
     if (free.length > 0) this.store.held.release({}, new Set(free.map(({ key }) => key)));
@@ -226,7 +225,7 @@ describe('the guard: assignments that lose their endpoints', () => {
       const [queued, waiting] = [true, false].map((isQueued) =>
         [...world.store.held.pending].filter(({ masked }) => (masked === 'queued') === isQueued),
       );
-      return world.guard.weigh(new WaitingNames(waiting ?? []), queued ?? []);
+      return world.guard.weigh(waitingNames(waiting ?? []), queued ?? []);
     };
     world.store.apply(
       transaction({ holder: namedHolder, type: eds, puts: assignments({ b: 0, c: 0, d: 0 }) }),
@@ -298,7 +297,7 @@ describe('the guard: assignments that lose their endpoints', () => {
       world.clock,
     );
     guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
-    const waiting = () => new WaitingNames([...held.pending]);
+    const waiting = () => waitingNames([...held.pending]);
     expect(guard.weigh(waiting(), []).size).to.equal(10);
     const first = reads;
     for (let look = 0; look < 3; look++) expect(guard.weigh(waiting(), []).size).to.equal(10);
@@ -324,7 +323,7 @@ describe('the guard: assignments that lose their endpoints', () => {
       world.clock,
     );
     guard.configure({ guard: { maxEmptiedPercent: 20 }, types: [cds], bakeMs });
-    const waiting = new WaitingNames([...held.pending]);
+    const waiting = waitingNames([...held.pending]);
     const weighed = (): readonly number[] => [guard.weigh(waiting, []).size, asked];
     expect([weighed(), weighed()]).to.deep.equal([
       [10, 20],

@@ -252,7 +252,7 @@ export class SimulatedRollout {
 
   sideOf(client: SidedClient): Side {
     this.#classes.set(client.nodeKey, client.classKey);
-    return this.rollout.sideOf(client);
+    return this.rollout.canaries.sideOf(client);
   }
 
   touched(stream: string, isOfCanary: boolean): void {
