@@ -3,8 +3,9 @@ import { parseDuration } from '../config/duration.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, nearest, printable, unknownWord } from '../model/text.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
+import { wrapped } from '../observe/text-table.ts';
 import { version } from '../package/files.ts';
-import { columnsOf, processTerminal, type Terminal, wrapped } from './terminal.ts';
+import { columnsOf, processTerminal, type Terminal } from './terminal.ts';
 
 /** A flag as it is declared, once: reading it, its line in the help, completion and docs/reference come from this. */
 export interface Flag<Value = unknown> {

@@ -1,6 +1,6 @@
+import { wrapped } from '../observe/text-table.ts';
 import { version } from '../package/files.ts';
 import { diff, history } from './changes.ts';
-import { clients } from './clients.ts';
 import { type Command, defineCommand, toggle } from './command.ts';
 import { completionOf } from './completion.ts';
 import { context } from './context.ts';
@@ -12,9 +12,9 @@ import { check, discard, freeze, promote, release, rollback, unfreeze } from './
 import { reach } from './reach.ts';
 import { get, resources } from './resources.ts';
 import { run } from './run.ts';
-import { status } from './status.ts';
+import { clients, status } from './status.ts';
 import { tap } from './tap.ts';
-import { columnsOf, processTerminal, wrapped } from './terminal.ts';
+import { columnsOf, processTerminal } from './terminal.ts';
 import { validate } from './validate.ts';
 import { wait } from './wait.ts';
 

@@ -10,9 +10,10 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { notAllowed, othersText } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
+import { stateCell, textTable, type View } from '../observe/text-table.ts';
 import { count, parameters, text, type, UsageError } from './command.ts';
 import { type AdminClient, type Answer, answer, relayCommand } from './relay-command.ts';
-import { staleLines, stateCell, textTable, type View, variantColumns, versionText } from './terminal.ts';
+import { staleLines, variantColumns, versionText } from './terminal.ts';
 
 /** Names of one client, on one screen. */
 const usualNames = 20;

@@ -2,9 +2,9 @@ import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/loa
 import { counted } from '../model/text.ts';
 import { errorShare, perSecond } from '../observe/format.ts';
 import { parametersLabel } from '../observe/problems.ts';
+import { type Painted, painted, textTable, type View } from '../observe/text-table.ts';
 import { text } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { type Painted, painted, textTable, type View } from './terminal.ts';
 
 export const load = relayCommand({
   name: 'load',

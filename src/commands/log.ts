@@ -2,9 +2,9 @@ import type { SetLogLevelResponse } from '../gen/distributary/admin/v1/log_pb.ts
 import { fail, ok, type Result } from '../model/result.ts';
 import { anyOf } from '../model/text.ts';
 import { levels } from '../observe/log-levels.ts';
+import { textTable, type View } from '../observe/text-table.ts';
 import { duration, oneOf, text, toggle, UsageError, type ValuesOf } from './command.ts';
 import { answer, relayCommand } from './relay-command.ts';
-import { textTable, type View } from './terminal.ts';
 
 const flags = {
   node: text(

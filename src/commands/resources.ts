@@ -8,10 +8,11 @@ import {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { counted, errorText, printable } from '../model/text.ts';
 import { formatBytes } from '../observe/format.ts';
+import { textTable, type View } from '../observe/text-table.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { count, required, text, type, UsageError } from './command.ts';
 import { type AdminClient, answer, everyPart, relayCommand } from './relay-command.ts';
-import { textTable, type View, variantColumns, versionText } from './terminal.ts';
+import { variantColumns, versionText } from './terminal.ts';
 
 /** Without --limit. */
 const usualLimit = 1000;

@@ -2,9 +2,10 @@ import { setTimeout as pause } from 'node:timers/promises';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { WaitRequest, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import { counted, errorLine } from '../model/text.ts';
+import { textTable, type View } from '../observe/text-table.ts';
 import { count, duration, text, toggle, type, UsageError } from './command.ts';
 import { type AdminClient, answer, relayCommand } from './relay-command.ts';
-import { staleLines, textTable, type View } from './terminal.ts';
+import { staleLines } from './terminal.ts';
 
 const usualWaitMs = 60_000;
 const longestWaitMs = 3_600_000;

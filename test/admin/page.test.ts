@@ -8,13 +8,13 @@ import {
   StatusResponseSchema,
 } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { fallbackStyle } from '../../src/gen/page.ts';
-import { sampleClient, sampleStatus, statusWith } from '../support/inspector.ts';
+import { sampleClient, statusWith } from '../support/inspector.ts';
 
 const now = Date.parse('2026-01-01T00:10:00Z');
 
 function page(status: Partial<KnownStatus> = {}, total = 1) {
   const shown = create(StatusResponseSchema, statusWith(status));
-  const clients = create(ListClientsResponseSchema, { clients: [sampleClient], total });
+  const clients = create(ListClientsResponseSchema, { clients: [sampleClient], total, matching: total });
   const model = JSON.stringify({ relay: { nodeId: '</script><script>alert(2)</script>' } });
   return shell(shown, model, [], fallback(shown, clients, now));
 }
@@ -27,14 +27,13 @@ describe('status page without scripts', () => {
       'version 1.2.3, up for 1 h 2 min',
       'cp-2:18000',
       'out of date for 10 min, from siblings',
-      '<td class="number">7</td>',
+      'cds   3          5         7              1',
       'no such &quot;filter&quot; &amp; more',
       'envoy-1',
       'cds ERROR',
       'xds.address: &lt;everybody&gt; may read',
       '<code>distributary release --upstream second --type cds --reason &quot;…&quot;</code>',
       '<a href="runbooks/clients-reject">runbook</a>',
-      '<svg',
     ]) {
       expect(body).to.include(text);
     }
@@ -53,29 +52,14 @@ describe('status page without scripts', () => {
   it('says why it is not ready, and what is empty', () => {
     const { body } = page({ ready: false, reason: 'no <upstream>', types: [], nacks: [], upstreams: [] });
     expect(body).to.include('not ready: no &lt;upstream&gt;');
-    expect(body).to.include('No upstream is configured.').and.to.include('The relay is not ready');
+    expect(body)
+      .to.include('nothing is cached or subscribed to yet')
+      .and.to.include('The relay is not ready');
   });
 
   it('says how many clients it leaves out', () => {
-    expect(page({}, 20_000).body).to.include('and 19999 more');
-    expect(page({}, 1).body).not.to.include(' more: ask');
-  });
-
-  it('draws many upstreams as the first ones and a rest', () => {
-    const [upstream] = sampleStatus.upstreams;
-    if (upstream === undefined) throw new Error('the sample has no upstream');
-    const upstreams = Array.from({ length: 40 }, (_, index) => ({
-      ...upstream,
-      name: `u${index}`,
-      connected: index < 39,
-    }));
-    const { body } = page({ upstreams });
-    const picture = body.slice(body.indexOf('<svg'), body.indexOf('</svg>'));
-    expect(picture)
-      .to.include('u4')
-      .and.to.include('35 more')
-      .and.to.include('1 with problems')
-      .and.not.include('u5<');
+    expect(page({}, 20_000).body).to.include('20000 clients, 19999 not shown');
+    expect(page({}, 1).body).not.to.match(/\d not shown/);
   });
 
   it('escapes whatever peers say', () => {
