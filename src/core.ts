@@ -74,10 +74,7 @@ export interface CoreDependencies {
 }
 
 /** What clients have open. */
-export interface Load {
-  readonly streams: number;
-  readonly connections: number;
-}
+export type Load = Pick<Counters, 'streams' | 'connections'>;
 
 /** A process that is not the only one of its relay: the primary of workers, or a worker. What is left out is as in that one. */
 export interface ProcessRole

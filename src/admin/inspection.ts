@@ -1,6 +1,7 @@
 import { hostname } from 'node:os';
 import { create } from '@bufbuild/protobuf';
 import { sameVariantContent } from '../cache/cached-resource.ts';
+import { warnings } from '../config/warnings.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
@@ -15,20 +16,19 @@ import type { HeldVariant } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
-import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
+import type { Upstream, UpstreamState } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { typeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
-import type { Checks } from '../releases/checks.ts';
 import type { Promoted } from '../releases/seams.ts';
-import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { collected } from './answers.ts';
-import { type InspectedRelay, inspectChanges } from './changes.ts';
-import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
+import { type InspectedProcess, inspectChanges } from './changes.ts';
+import { answerTooLarge, type ClientStatusQuery, type ClientStatusResult, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
 import { freshMs } from './fleet-survey.ts';
 import type { ClientsStatus } from './local-clients.ts';
@@ -58,34 +58,11 @@ import { staleReason } from './staleness.ts';
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
-/** The process that has the relay, as operators see it. */
-interface InspectedProcess extends InspectedRelay {
-  readonly version: string;
-  /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
-  readonly notReadyReason: () => string | undefined;
-  /** upstreams[].required. */
-  readonly isRequired: (upstream: string) => boolean;
-  /** What only the process with the whole relay can answer. */
-  readonly own: Pick<Inspector, 'compareConfiguration' | 'configDump' | 'metricsText' | 'notKept' | 'page'>;
-  /** What is dangerous about the configuration in force. */
-  readonly warnings: () => readonly string[];
-  /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
-  readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
-  readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
-  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
-  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
-  readonly askCheck: Checks['askNow'];
-  readonly logLevels: LogLevels;
-}
-
-export interface Inspection extends Inspector {
-  /** CSDS within a scope. The relay's own view is only in answers about all clients. */
-  clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>>;
-}
-
 /** The state of the relay for operators, read for each request. */
-export function inspection(inspected: InspectedProcess): Inspection {
-  const { relay, staleness, rollout, isRequired, clients } = inspected;
+export function inspection(inspected: InspectedProcess): Inspector {
+  const { relay, staleness, rollout, config, clients } = inspected;
+  const isRequired = (upstream: string): boolean =>
+    config().upstreams.find(({ name }) => name === upstream)?.required !== false;
   const started = systemClock.monotonic();
   const slices = new TimeSlices(systemClock);
   const changes = inspectChanges(inspected);
@@ -102,7 +79,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
 
   return {
     ...inspected.own,
-    changes,
+    ...changes,
     ready,
     status,
     /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
@@ -139,9 +116,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
     },
     wait: inspectDelivery(inspected, changes),
     tap: (request, call) => clients().tap(request, call),
-    clientStatus: (request, most) =>
-      clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, inspected.maxResponseBytes()) }),
-    clientStatusOf,
+    clientStatus,
     releaseRemovals({ upstream, type }) {
       if (upstream === '') throw invalid('upstream is missing');
       const removed = inspected.releaseRemovals(upstream, optionalType(type));
@@ -156,7 +131,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
     /** NOT_FOUND: there is no such check. */
     async check({ name }) {
       if (name === '') throw invalid('name is missing');
-      const asked = await inspected.askCheck(name);
+      const asked = await inspected.checks.askNow(name);
       if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
       const { state, value, reason } = asked.value;
       return { check: { name, state, value, reason, recent: [] } };
@@ -230,7 +205,11 @@ export function inspection(inspected: InspectedProcess): Inspection {
       upstreams: [...upstreams],
       ...ofClients,
       types: typeRows(relay, ofClients.types),
-      warnings: [...inspected.warnings(), ...ofUpstreams, ...ofClients.warnings],
+      warnings: [
+        ...warnings(config()).map(({ path, message }) => `${path}: ${message}`),
+        ...ofUpstreams,
+        ...ofClients.warnings,
+      ],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),
@@ -246,7 +225,8 @@ export function inspection(inspected: InspectedProcess): Inspection {
     return sets.size;
   }
 
-  async function clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+  async function clientStatus(asked: ClientStatusQuery): Promise<ClientStatusResult> {
+    const query = { ...asked, maxBytes: Math.min(asked.maxBytes, config().limits.maxResponseBytes) };
     const ofClients = await clients().configs(query);
     if (!ofClients.ok || query.scope.kind !== 'all') return ofClients;
     const rest = { ...query, maxBytes: query.maxBytes - sizeOf(ofClients.value) };

@@ -13,18 +13,14 @@ import { typeInfo } from '../model/types.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
 import { missingOf } from './client-list.ts';
+import type { WaitQuery } from './requests.ts';
 import type { Plain } from './service.ts';
 
 /** The most that an answer lists. */
 const maxListed = 100;
 
 /** What clients are to have accepted. */
-export interface AcceptanceQuery {
-  /** Undefined: every type. */
-  readonly type: TypeUrl | undefined;
-  /** Empty: everything of the type. */
-  readonly names: ReadonlySet<string>;
-}
+export type AcceptanceQuery = Pick<WaitQuery, 'type' | 'names'>;
 
 /** Who has not accepted what was sent, or is to be sent. */
 export type Acceptance = Pick<Plain<WaitResponse>, 'clients' | 'missing' | 'missingClients'>;
@@ -32,11 +28,7 @@ export type Acceptance = Pick<Plain<WaitResponse>, 'clients' | 'missing' | 'miss
 export const NOBODY_MISSING: Acceptance = { clients: 0, missing: 0, missingClients: [] };
 
 /** Why something is not accepted. */
-interface Missing {
-  readonly name: string;
-  readonly state: ClientState;
-  readonly why: string;
-}
+type Missing = Pick<Plain<MissingClient>, 'name' | 'state' | 'why'>;
 
 /**
  * The streams that end in this process. Clients that poll say later what they made of it: they do not count. `lacks`:
@@ -238,15 +230,13 @@ const reasons: Readonly<Record<MaskReason, string>> = {
   queued: 'nobody has it yet: it waits until the change before it has ended',
 };
 
-export interface HeldBackQuery extends AcceptanceQuery {
-  /** Of these names everybody was given what is asked for: what waits under them is newer. */
-  readonly released: ReadonlySet<string>;
-}
-
-/** What the relay itself holds back: no client can accept that. `whyNot`: empty if it does not. */
+/**
+ * What the relay itself holds back: no client can accept that. `released`: of these names everybody was given what is asked
+ * for, and what waits under them is newer. `whyNot`: empty if it does not.
+ */
 export function heldBack(
   relay: Relay,
-  query: HeldBackQuery,
+  query: AcceptanceQuery & { readonly released: ReadonlySet<string> },
   whyNot: (pending: PendingName) => string = whyHeld,
 ): Acceptance {
   const listed: Plain<MissingClient>[] = [];

@@ -1,4 +1,4 @@
-import type { ListenerAddress } from '../client-serving.ts';
+import type { ClientListeners } from '../client-serving.ts';
 import type { Config } from '../config/config.ts';
 import type { Load } from '../core.ts';
 import type { ParametersKey, TypeUrl } from '../model/brand.ts';
@@ -75,7 +75,7 @@ export type ToWorker =
   | { readonly kind: 'drain'; readonly milliseconds: number };
 
 export type ToPrimary =
-  | { readonly kind: 'listening'; readonly addresses: readonly ListenerAddress[] }
+  | { readonly kind: 'listening'; readonly addresses: ClientListeners['addresses'] }
   /** It cannot start, and ends. All builds understand it. */
   | { readonly kind: 'failed'; readonly reason: string }
   /** What clients have open in this worker. */

@@ -13,7 +13,7 @@ import {
 import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing-clients.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
-import type { ClientServing, ListenerAddress } from '../client-serving.ts';
+import type { ClientListeners, ClientServing } from '../client-serving.ts';
 import type { Config } from '../config/config.ts';
 import type { Core } from '../core.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -121,7 +121,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   /** The addresses on which the workers listen; none while no worker does. */
-  get addresses(): readonly ListenerAddress[] {
+  get addresses(): ClientListeners['addresses'] {
     return this.#slots.find(({ listening }) => listening)?.addresses ?? [];
   }
 

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import cluster, { type Worker } from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Plain } from '../admin/service.ts';
-import type { ListenerAddress } from '../client-serving.ts';
+import type { ClientListeners } from '../client-serving.ts';
 import type { Load } from '../core.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { Backoff } from '../model/backoff.ts';
@@ -77,7 +77,7 @@ const stableAfterMs = 30_000;
 interface Running {
   readonly kind: 'running';
   readonly process: WorkerProcess;
-  addresses: readonly ListenerAddress[];
+  addresses: ClientListeners['addresses'];
   /** Ticks without a word from it; undefined: it has not said that it turns yet. */
   silent?: number | undefined;
   /** Why it cannot go on, as it has said itself. */
@@ -115,7 +115,7 @@ export class WorkerSlot implements WorkerHandler {
   }
 
   /** None while it does not listen. */
-  get addresses(): readonly ListenerAddress[] {
+  get addresses(): ClientListeners['addresses'] {
     return this.#state.kind === 'running' ? this.#state.addresses : [];
   }
 

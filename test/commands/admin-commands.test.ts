@@ -183,18 +183,15 @@ describe('commands that ask a relay', () => {
       access,
       log: createLog({ level: 'silent' }),
       inspector: fakeInspector({
-        changes: {
-          ...fakeInspector().changes,
-          diff: ({ offset }) => ({
-            differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
-            total: names.length,
-            nextOffset: next(offset),
-          }),
-          history: ({ before }) => ({
-            changes: [{ upstream: rowAt(before), type: 'cds' }],
-            nextBefore: next(before),
-          }),
-        },
+        diff: ({ offset }) => ({
+          differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
+          total: names.length,
+          nextOffset: next(offset),
+        }),
+        history: ({ before }) => ({
+          changes: [{ upstream: rowAt(before), type: 'cds' }],
+          nextBefore: next(before),
+        }),
         getResource: ({ offset }) => ({
           variants: [{ constraints: rowAt(offset), omitted: 'it has no body' }],
           nextOffset: next(offset),

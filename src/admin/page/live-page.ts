@@ -119,15 +119,15 @@ const settlesWithinMs = 10_000;
 
 /** Asks the relay for what the page shows. */
 export function modelMaker(inspector: Inspector, clock: Clock): () => Promise<PageModel> {
-  const { page, changes } = inspector;
+  const { page } = inspector;
   let known: readonly Plain<Change>[] = [];
   let [knownAt, knownRevision] = [-Infinity, 0];
   /** A change may have a thousand names: they are listed again when one is new, or an old one may have settled. */
   const history = async (): Promise<readonly Plain<Change>[]> => {
     const now = clock.monotonic();
-    const { revision } = changes;
+    const revision = inspector.revision();
     if (revision === knownRevision && now - knownAt < settlesWithinMs) return known;
-    const listed = await changes.history(create(HistoryRequestSchema, { limit: eventsKept }));
+    const listed = await inspector.history(create(HistoryRequestSchema, { limit: eventsKept }));
     known = (await collected(HistoryResponseSchema, listed)).changes;
     [knownAt, knownRevision] = [now, revision];
     return known;
