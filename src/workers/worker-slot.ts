@@ -34,11 +34,8 @@ export interface WorkerProcess {
   isSuspended(): boolean;
 }
 
-export interface WorkerHandler {
-  message(message: ToPrimary): void;
-  /** The process has ended. `how`: for messages. */
-  ended(how: string): void;
-}
+/** What a process tells. */
+export type WorkerHandler = Pick<WorkerSlot, 'message' | 'ended'>;
 
 interface WorkerSlotOptions {
   /** From 1. */
@@ -87,7 +84,7 @@ interface Running {
 type State = Running | { readonly kind: 'waiting'; readonly timer: Timer } | { readonly kind: 'over' };
 
 /** One slot of the worker pool. If its process ends, another one is started in the same slot. */
-export class WorkerSlot implements WorkerHandler {
+export class WorkerSlot {
   readonly number: number;
   /** What its clients have open. */
   load: Load = NO_LOAD;
@@ -219,6 +216,7 @@ export class WorkerSlot implements WorkerHandler {
     }
   }
 
+  /** The process has ended. `signal`: how, for messages. */
   ended(signal: string): void {
     const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;
