@@ -32,27 +32,22 @@ export function statusText(response: Plain<StatusResponse>, now: number, view: V
   const state = ready
     ? paint('green', readyText(true, problems, moreProblems))
     : paint('red', `not ready: ${printable(reason)}`);
-  const head = [
-    `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
-    wrapped(printable(sentence(clients + pollingClients, problems, moreProblems, now)), view.columns, 2),
-    `clients: ${streamsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
-    `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
-  ];
-  return joined([head.join('\n'), problemsText(response, now, view), stateText(response, now, view)]);
-}
-
-const joined = (sections: readonly string[]): string =>
-  sections.filter((section) => section !== '').join('\n\n');
-
-/** What there is, whether or not something is wrong. */
-export const stateText = (response: Plain<StatusResponse>, now: number, view: View): string =>
-  joined([
+  const sections = [
+    [
+      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
+      wrapped(printable(sentence(clients + pollingClients, problems, moreProblems, now)), view.columns, 2),
+      `clients: ${streamsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
+      `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
+    ].join('\n'),
+    problemsText(response, now, view),
     rolloutText(response, now),
     upstreamsText(response, now, view),
     workersText(response, view),
     typesText(response, view),
     accountsText(response, view),
-  ]);
+  ];
+  return sections.filter((section) => section !== '').join('\n\n');
+}
 
 /** What is wrong, the worst first, with what to type. */
 function problemsText(

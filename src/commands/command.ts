@@ -137,8 +137,9 @@ export const required = <Value>(flag: Flag<Value>): Flag<Value> => ({
 /** The flags do not go together: exit 2, the usage line on stderr. */
 export class UsageError extends Error {}
 
-/** What of a command its help, completion and the reference tell. */
-interface About {
+const none = {} as const;
+
+export interface Definition<Declared extends Flags, Shared extends Flags = typeof none> {
   readonly name: string;
   /** For the list of commands. */
   readonly does: string;
@@ -149,21 +150,19 @@ interface About {
   /** What may follow it beside flags: left out, nothing. */
   readonly operands?: { readonly most: number; readonly words: readonly string[] };
   readonly exit: string;
-}
-
-const none = {} as const;
-
-/** What a command is called with beside its flags. */
-interface Call<Shared extends Flags> {
-  readonly terminal: Terminal;
-  readonly operands: readonly string[];
-  readonly shared: ValuesOf<Shared>;
-}
-
-export interface Definition<Declared extends Flags, Shared extends Flags = typeof none> extends About {
   readonly flags: Declared;
-  readonly run: (values: ValuesOf<Declared>, call: Call<Shared>) => Promise<number | UsageError> | UsageError;
+  readonly run: (
+    values: ValuesOf<Declared>,
+    call: {
+      readonly terminal: Terminal;
+      readonly operands: readonly string[];
+      readonly shared: ValuesOf<Shared>;
+    },
+  ) => Promise<number | UsageError> | UsageError;
 }
+
+/** What of a command its help, completion and the reference tell. */
+type About = Omit<Definition<Flags>, 'flags' | 'run'>;
 
 /** A command: called with what follows its name; resolves with the exit code. */
 export interface Command extends Pick<About, 'does' | 'operands'> {
@@ -219,13 +218,8 @@ export function commandWith<const Shared extends Flags, const Declared extends F
 /** Longer lines are hard to read. */
 const widestHelp = 100;
 
-interface Read {
-  readonly texts: ReadonlyMap<string, readonly string[]>;
-  readonly operands: readonly string[];
-}
-
 /** node:util parseArgs, whose own messages have no hints. */
-export function parse(argv: readonly string[], flags: Flags, most = 0): Result<Read> {
+export function parse(argv: readonly string[], flags: Flags, most = 0) {
   const options = Object.fromEntries(
     Object.entries(flags).map(([name, { value, short }]) => [
       name,
@@ -253,12 +247,7 @@ export function parse(argv: readonly string[], flags: Flags, most = 0): Result<R
   return ok({ texts, operands });
 }
 
-interface Token {
-  readonly name: string;
-  readonly rawName: string;
-  readonly value?: string | undefined;
-  readonly inlineValue?: boolean | undefined;
-}
+type Token = Extract<NonNullable<ReturnType<typeof parseArgs>['tokens']>[number], { kind: 'option' }>;
 
 function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): string | undefined {
   const flag = Object.hasOwn(flags, name) ? flags[name] : undefined;
@@ -279,7 +268,10 @@ function unknownFlag(rawName: string, names: readonly string[]): string {
   return `unknown flag ${JSON.stringify(rawName)}${hint}`;
 }
 
-function valuesOf<Declared extends Flags>(flags: Declared, given: Read['texts']): Result<ValuesOf<Declared>> {
+function valuesOf<Declared extends Flags>(
+  flags: Declared,
+  given: ReadonlyMap<string, readonly string[]>,
+): Result<ValuesOf<Declared>> {
   const values = new Map<string, unknown>();
   for (const [name, flag] of Object.entries(flags)) {
     const read = flag.read(given.get(name) ?? [], `--${name}`);

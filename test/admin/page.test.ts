@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { fallback, html, shell } from '../../src/admin/page/html-page.ts';
+import { fallback, html, shell } from '../../src/admin/page/page.ts';
 import type { KnownStatus } from '../../src/admin/problems.ts';
 import {
   ListClientsResponseSchema,
@@ -23,8 +23,8 @@ describe('status page without scripts', () => {
   it('shows state, upstreams, staleness, types, rejections and clients', () => {
     const { body } = page();
     for (const text of [
-      '<span class="state good">ready (serves; 5 problems)</span>',
-      'version 1.2.3, up for 1 h 2 min',
+      'up for 1 h 2 min: ready (serves; 5 problems)',
+      'distributary 1.2.3',
       'cp-2:18000',
       'out of date for 10 min, from siblings',
       'cds   3          5         7              1',
@@ -32,8 +32,8 @@ describe('status page without scripts', () => {
       'envoy-1',
       'cds ERROR',
       'xds.address: &lt;everybody&gt; may read',
-      '<code>distributary release --upstream second --type cds --reason &quot;…&quot;</code>',
-      '<a href="runbooks/clients-reject">runbook</a>',
+      '$ distributary release --upstream second --type cds --reason &quot;…&quot;',
+      'see <a href="runbooks/clients-reject">docs/runbooks/clients-reject.md</a>',
     ]) {
       expect(body).to.include(text);
     }
@@ -41,7 +41,7 @@ describe('status page without scripts', () => {
 
   it('says which relay it is, and in a sentence what is wrong', () => {
     const { body } = page();
-    expect(body).to.include('<h1>relay-eu-1</h1>').and.to.include('distributary on machine-7');
+    expect(body).to.include('<h1>relay-eu-1</h1>').and.to.include('node: relay-eu-1 on machine-7');
     expect(body).to.match(
       /Serving 4 clients; upstream second is unreachable \(for 10 min\); 7 removals of cds are held back \(for 10 min\); 2 clients reject cds &lt;script&gt;alert.+ \(for 10 min\); 2 more problems\./,
     );

@@ -1,27 +1,128 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { create } from '@bufbuild/protobuf';
+import type { ListClientsResponse, StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import {
   type Change,
   HistoryRequestSchema,
   HistoryResponseSchema,
 } from '../../gen/distributary/admin/v1/changes_pb.ts';
+import { fallbackStyle, script, style } from '../../gen/page.ts';
 import { type Clock, Paced, type Timer } from '../../model/clock.ts';
-import { printable } from '../../model/text.ts';
+import { printable, shorten } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
+import type { View } from '../../observe/text-table.ts';
 import { problem } from '../../wire/http-answer.ts';
 import { collected } from '../answers.ts';
 import { respond } from '../http-listener.ts';
 import type { Inspector, Plain } from '../service.ts';
+import { clientsText, statusText } from '../status-text.ts';
 import { type PageModel, pageModel } from './page-model.ts';
+
+/** How many clients the page lists; there may be tens of thousands. */
+export const clientsShown = 100;
+
+/** What browsers without scripts show: as `status` and `clients` print it. `now` is milliseconds since the epoch. */
+export function fallback(
+  status: Plain<StatusResponse>,
+  clients: Plain<ListClientsResponse>,
+  now: number,
+): Html {
+  const view: View = { paint: (_, text) => text, wide: true, columns: Number.POSITIVE_INFINITY };
+  return html`<header><h1>${shorten(status.nodeId, 200)}</h1>
+<nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>
+<pre>${statusText(status, now, view).split('\n').map(lineOf)}</pre>
+<h2>Clients</h2><pre>${clientsText(clients, [], view, now).split('\n').map(lineOf)}</pre>`;
+}
+
+/** Escaped one by one: a line end is no text of a peer's. */
+function lineOf(line: string): Html {
+  const [, before = '', runbook] = /^( +see )docs\/runbooks\/([\w-]+)\.md$/.exec(line) ?? [];
+  return runbook === undefined
+    ? html`${line}\n`
+    : html`${before}<a href="runbooks/${runbook}">docs/runbooks/${runbook}.md</a>\n`;
+}
+
+/** The id of the element with the first model; page/main.tsx reads it. */
+const firstState = 'first-state';
+
+const hash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** Nothing but the page's own style and script runs, and it talks to its own origin only. */
+const policy = [
+  "default-src 'none'",
+  `style-src ${hash(style)} ${hash(fallbackStyle)}`,
+  `script-src ${hash(script)}`,
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/**
+ * The page with the state to begin with, so that its first paint waits for nothing else. `model`: as JSON. `fallback`:
+ * what browsers without scripts show.
+ */
+export function shell(
+  relay: Pick<PageModel['relay'], 'nodeId' | 'ready'>,
+  model: string,
+  figures: readonly Figure[],
+  fallback: Html,
+) {
+  // A block of data never runs; "<" would end it.
+  const state = `{"model":${model},"figures":${JSON.stringify(figures)}}`.replaceAll('<', '\\u003c');
+  const page = html`<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${shorten(relay.nodeId, 60)}: ${relay.ready ? 'ready' : 'not ready'} (distributary)</title><style>${new Html(style)}</style>
+<noscript><meta http-equiv="refresh" content="5"><style>${new Html(fallbackStyle)}</style></noscript></head>
+<body><div id="app"></div><noscript><main>${fallback}</main></noscript>
+<script type="application/json" id="${firstState}">${new Html(state)}</script><script>${new Html(script)}</script></body></html>
+`;
+  const headers = { 'content-security-policy': policy, 'referrer-policy': 'no-referrer' };
+  return { status: 200, type: 'text/html; charset=utf-8', body: page.text, headers };
+}
+
+/** Text that is HTML already. */
+class Html {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+}
+
+const escapes: ReadonlyMap<string, string> = new Map([
+  ['&', '&amp;'],
+  ['<', '&lt;'],
+  ['>', '&gt;'],
+  ['"', '&quot;'],
+  ["'", '&#39;'],
+]);
+
+type Part = Html | string | number | readonly Html[];
+
+/**
+ * Escapes every value that is not Html, because names and errors come from peers; control characters and marks of
+ * direction too. Attributes must be in quotes.
+ */
+export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
+  const texts = parts.map(render);
+  return new Html(strings.map((text, index) => text + (texts[index] ?? '')).join(''));
+}
+
+function render(part: Part): string {
+  if (part instanceof Html) return part.text;
+  if (typeof part === 'object') return part.map(({ text }) => text).join('');
+  return printable(String(part)).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
+}
+
+/* The page, live: what those that are open are sent. */
 
 /** More pages than this are not for people. */
 const mostWatchers = 100;
 
-/** A page that is open. */
-export interface Watcher {
-  /** `message`: of the event stream, whole. False: it is not read, so later ones are left out. */
-  send(message: string): boolean;
-}
+/** To a page that is open. `message`: of the event stream, whole. False: it is not read, so later ones are left out. */
+export type Watcher = (message: string) => boolean;
 
 export type LivePage = ReturnType<typeof livePage>;
 
@@ -78,7 +179,7 @@ export function livePage(
     if (points.length > 0) parts.push(`event: figures\ndata: ${JSON.stringify(points)}\n\n`);
     // A comment, so that a page sees that the relay is there.
     const message = parts.length === 0 ? ':\n\n' : parts.join('');
-    if (!watcher.send(message)) return;
+    if (!watcher(message)) return;
     sent.model = text;
     sent.figures = points.at(-1)?.at ?? sent.figures;
   }
@@ -95,13 +196,11 @@ export function streamEvents(live: LivePage, request: IncomingMessage, response:
     respond(response, problem(405, 'unimplemented', message, { allow: 'GET' }));
     return;
   }
-  const watcher: Watcher = {
-    send(message) {
-      // A page that does not read gets the newest state when it does.
-      if (response.writableNeedDrain || response.destroyed) return false;
-      response.write(message);
-      return true;
-    },
+  const watcher: Watcher = (message) => {
+    // A page that does not read gets the newest state when it does.
+    if (response.writableNeedDrain || response.destroyed) return false;
+    response.write(message);
+    return true;
   };
   response.once('close', () => live.leave(watcher));
   response.writeHead(200, {
