@@ -664,6 +664,6 @@ export async function openTraces(
   const { otlpEndpoint: endpoint, ratio } = tracing;
   if (endpoint === undefined) return undefined;
   const { otlpSpans } = await import('./observe/otlp-spans.ts');
-  const conditions = new Conditions(log);
-  return otlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
+  const instance = worker === undefined ? node.id : `${node.id}/worker-${worker}`;
+  return otlpSpans(endpoint, ratio, version, instance, new Conditions(log));
 }

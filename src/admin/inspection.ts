@@ -4,9 +4,10 @@ import { sameVariantContent } from '../cache/cached-resource.ts';
 import { warnings } from '../config/warnings.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { Paced, systemClock } from '../model/clock.ts';
+import { type Clock, Paced, systemClock } from '../model/clock.ts';
 import { type Constraints, explainMatch, formatConstraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import { internParameters } from '../model/parameters.ts';
@@ -17,10 +18,12 @@ import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
+import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { typeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
+import { wrongOnes } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import type { Promoted } from '../releases/seams.ts';
 import { sizeOf } from '../wire/client-status.ts';
@@ -461,3 +464,50 @@ function inForce(levels: LogLevels): Answer<'setLogLevel'> {
     })),
   };
 }
+
+/**
+ * Looks at each list of problems that is made. It says in the log when a problem begins and when it ends, in the words of
+ * the page, and it remembers since when a problem is listed that does not say by itself when it began. The same list, in
+ * which each problem says since when. `startedAt`: milliseconds since the epoch. `isQuiet`: nothing is logged any more.
+ */
+export function problemLog(
+  log: Log,
+  clock: Pick<Clock, 'now'>,
+  startedAt: number,
+  isQuiet: () => boolean = () => false,
+): (list: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf> {
+  const conditions = new Conditions(log);
+  let known: ReadonlyMap<string, Plain<Problem>> = new Map();
+  /** What the first list has was there from the start. */
+  let firstSince: string | undefined = timestamp(startedAt);
+
+  return ({ problems: found, moreProblems }) => {
+    const listed = firstSince ?? timestamp(clock.now());
+    firstSince = undefined;
+    const problems = found.map((one) => ({ ...one, since: one.since || known.get(one.id)?.since || listed }));
+    if (!isQuiet()) say(problems, moreProblems > 0);
+    known = new Map(problems.map((one) => [one.id, one]));
+    return { problems, moreProblems };
+  };
+
+  function say(now: readonly Plain<Problem>[], isCut: boolean): void {
+    const wrong = wrongOnes(now);
+    for (const one of wrong) {
+      const { id, title, kind, severity, since, detail, clients, runbook } = one;
+      const fields = { kind, severity, since, detail, clients, runbook };
+      conditions.set(id, 'is', 'warn', `problem: ${title}`, fields, linesOf(one));
+    }
+    // What a list has no room for is not over.
+    if (isCut) return;
+    const wrongIds = new Set(wrong.map(({ id }) => id));
+    for (const one of wrongOnes([...known.values()])) {
+      const { id, title, kind, since } = one;
+      if (!wrongIds.has(id))
+        conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since }, linesOf(one));
+    }
+  }
+}
+
+/** Clients can make any number of problems of a kind, which share its lines: those of all others are their own. */
+const linesOf = ({ classes, kind }: Plain<Problem>): string | undefined =>
+  classes.length > 0 ? kind : undefined;

@@ -3,7 +3,7 @@ import { basename, join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { problemLog } from '../../src/admin/problem-log.ts';
+import { problemLog } from '../../src/admin/inspection.ts';
 import { problemsOf } from '../../src/admin/problems.ts';
 import type { PageFacts, Plain } from '../../src/admin/service.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';

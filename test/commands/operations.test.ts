@@ -203,7 +203,7 @@ describe('commands that change something', () => {
   it('the page tells of it too, escaped', async () => {
     const body = await (await fetch(urlOf(server))).text();
     expect(body)
-      .to.match(/<pre>rollout: HELD for /)
+      .to.match(/^rollout: HELD for /m)
       .and.include('lds web: no such &lt;filter&gt;');
     expect(body).to.include('1 accepted, 1 rejected').and.include('black friday');
   });
