@@ -29,7 +29,7 @@ import { LOAD_PATH } from './model/load.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import { TimeSlices } from './model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from './model/types.ts';
-import type { CountersOrPid } from './observe/counters.ts';
+import type { CountersOrPid } from './observe/figures.ts';
 import type { Spans } from './observe/update-traces.ts';
 import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
 import { readListenerTls } from './watched-tls.ts';

@@ -26,7 +26,7 @@ import { shorten } from './model/text.ts';
 import type { Interest } from './model/transaction.ts';
 import { typeInfo } from './model/types.ts';
 import { Conditions } from './observe/conditions.ts';
-import { type Counters, processCounters } from './observe/counters.ts';
+import { type Counters, processCounters } from './observe/figures.ts';
 import type { Log } from './observe/log.ts';
 import { LogLevels } from './observe/log-levels.ts';
 import { Metrics } from './observe/metrics.ts';

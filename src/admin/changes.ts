@@ -55,7 +55,7 @@ import { redactedJson } from '../wire/redaction.ts';
 import { collected, Listed, nextOffset } from './answers.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
-import { canonicalOf } from './missing-resources.ts';
+import { canonicalOf } from './missing.ts';
 import type { problemsOf } from './problems.ts';
 import { canonicalGiven, optionalType, type Request, valueOf } from './requests.ts';
 import { waitingState } from './rollout-status.ts';

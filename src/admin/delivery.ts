@@ -21,7 +21,7 @@ import {
   NOBODY_MISSING,
   onlyTypeOf,
   whyHeld,
-} from './missing-clients.ts';
+} from './missing.ts';
 import { type WaitQuery, waitQuery } from './requests.ts';
 import type { Answer, Call, Inspector, Plain } from './service.ts';
 

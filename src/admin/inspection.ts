@@ -35,8 +35,7 @@ import { answerTooLarge, type ClientStatusQuery, type ClientStatusResult, ownCon
 import { inspectDelivery } from './delivery.ts';
 import { freshMs } from './fleet-survey.ts';
 import type { ClientsStatus } from './local-clients.ts';
-import { onlyCanaries, whyHeld } from './missing-clients.ts';
-import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
+import { canonicalOf, explainClient, explainMissing, onlyCanaries, whoHas, whyHeld } from './missing.ts';
 import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import {

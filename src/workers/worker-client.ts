@@ -14,7 +14,7 @@ import {
 import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
-import type { Counters } from '../observe/counters.ts';
+import type { Counters } from '../observe/figures.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';

@@ -10,7 +10,7 @@ import {
   mergeStatus,
   noSuchClient,
 } from '../admin/local-clients.ts';
-import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing-clients.ts';
+import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
 import type { ClientListeners, ClientServing } from '../client-serving.ts';
@@ -24,7 +24,7 @@ import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
-import type { CountersOrPid } from '../observe/counters.ts';
+import type { CountersOrPid } from '../observe/figures.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { mergeEffects } from '../reload-effect.ts';
@@ -34,9 +34,9 @@ import { ASKER_GONE, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
+import type { WorkersFleet } from './reporters.ts';
 import type { WorkerClient } from './worker-client.ts';
 import { forkWorker, WorkerSlot } from './worker-slot.ts';
-import type { WorkersFleet } from './workers-fleet.ts';
 
 /** Rows that a worker is asked for at once: they are decoded in about 2 ms. */
 const pageRows = 500;

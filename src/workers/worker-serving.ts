@@ -19,9 +19,9 @@ import {
   primarySocket,
   removePrivateDirectory,
 } from './private-socket.ts';
+import { WorkersFleet } from './reporters.ts';
 import { clientStatusBy } from './worker-client.ts';
 import { WorkerPool } from './worker-pool.ts';
-import { WorkersFleet } from './workers-fleet.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
 export function serveByWorkers(logFormat: LogFormat): ServingMode {
