@@ -1,7 +1,7 @@
 import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { fallback, html, shell } from '../../src/admin/page/page.ts';
+import { escaped, fallback, shell } from '../../src/admin/page/page.ts';
 import type { KnownStatus } from '../../src/admin/problems.ts';
 import {
   ListClientsResponseSchema,
@@ -66,8 +66,8 @@ describe('status page without scripts', () => {
     const { body } = page();
     expect(body).not.to.include('<script>alert').and.not.to.include('<b>');
     expect(body).to.include('&lt;script&gt;alert(1)&lt;/script&gt;');
-    expect(html`<a title="${`"'<>&`}">`.text).to.equal('<a title="&quot;&#39;&lt;&gt;&amp;">');
-    expect(html`<td>${'a\u001b[2J\u0007b\u202ec'}</td>`.text).to.equal('<td>a [2J b\\u{202e}c</td>');
+    expect(escaped(`"'<>&`)).to.equal('&quot;&#39;&lt;&gt;&amp;');
+    expect(escaped('a\u001b[2J\u0007b\u202ec')).to.equal('a [2J b\\u{202e}c');
   });
 
   it('loads nothing from elsewhere, and its policy allows its own script and style only', () => {

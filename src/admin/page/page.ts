@@ -27,21 +27,22 @@ export function fallback(
   status: Plain<StatusResponse>,
   clients: Plain<ListClientsResponse>,
   now: number,
-): Html {
+): string {
   const view: View = { paint: (_, text) => text, wide: true, columns: Number.POSITIVE_INFINITY };
-  return html`<header><h1>${shorten(status.nodeId, 200)}</h1>
+  return `<header><h1>${escaped(shorten(status.nodeId, 200))}</h1>
 <nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>
-<pre>${statusText(status, now, view).split('\n').map(lineOf)}</pre>
-<h2>Clients</h2><pre>${clientsText(clients, [], view, now).split('\n').map(lineOf)}</pre>`;
+<pre>${linesOf(statusText(status, now, view))}</pre>
+<h2>Clients</h2><pre>${linesOf(clientsText(clients, [], view, now))}</pre>`;
 }
 
 /** Escaped one by one: a line end is no text of a peer's. */
-function lineOf(line: string): Html {
-  const [, before = '', runbook] = /^( +see )docs\/runbooks\/([\w-]+)\.md$/.exec(line) ?? [];
-  return runbook === undefined
-    ? html`${line}\n`
-    : html`${before}<a href="runbooks/${runbook}">docs/runbooks/${runbook}.md</a>\n`;
-}
+const linesOf = (text: string): string =>
+  text
+    .split('\n')
+    .map((line) =>
+      escaped(line).replace(/(?<=^ +see )docs\/runbooks\/([\w-]+)\.md$/, '<a href="runbooks/$1">$&</a>'),
+    )
+    .join('\n');
 
 /** The id of the element with the first model; page/main.tsx reads it. */
 const firstState = 'first-state';
@@ -67,28 +68,19 @@ export function shell(
   relay: Pick<PageModel['relay'], 'nodeId' | 'ready'>,
   model: string,
   figures: readonly Figure[],
-  fallback: Html,
+  fallback: string,
 ) {
   // A block of data never runs; "<" would end it.
   const state = `{"model":${model},"figures":${JSON.stringify(figures)}}`.replaceAll('<', '\\u003c');
-  const page = html`<!doctype html>
+  const body = `<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${shorten(relay.nodeId, 60)}: ${relay.ready ? 'ready' : 'not ready'} (distributary)</title><style>${new Html(style)}</style>
-<noscript><meta http-equiv="refresh" content="5"><style>${new Html(fallbackStyle)}</style></noscript></head>
+<title>${escaped(shorten(relay.nodeId, 60))}: ${relay.ready ? 'ready' : 'not ready'} (distributary)</title><style>${style}</style>
+<noscript><meta http-equiv="refresh" content="5"><style>${fallbackStyle}</style></noscript></head>
 <body><div id="app"></div><noscript><main>${fallback}</main></noscript>
-<script type="application/json" id="${firstState}">${new Html(state)}</script><script>${new Html(script)}</script></body></html>
+<script type="application/json" id="${firstState}">${state}</script><script>${script}</script></body></html>
 `;
   const headers = { 'content-security-policy': policy, 'referrer-policy': 'no-referrer' };
-  return { status: 200, type: 'text/html; charset=utf-8', body: page.text, headers };
-}
-
-/** Text that is HTML already. */
-class Html {
-  readonly text: string;
-
-  constructor(text: string) {
-    this.text = text;
-  }
+  return { status: 200, type: 'text/html; charset=utf-8', body, headers };
 }
 
 const escapes: ReadonlyMap<string, string> = new Map([
@@ -99,22 +91,12 @@ const escapes: ReadonlyMap<string, string> = new Map([
   ["'", '&#39;'],
 ]);
 
-type Part = Html | string | number | readonly Html[];
-
 /**
- * Escapes every value that is not Html, because names and errors come from peers; control characters and marks of
- * direction too. Attributes must be in quotes.
+ * Every text that is not the page's own, because names and errors come from peers; control characters and marks of direction
+ * are escaped too. Attributes must be in quotes.
  */
-export function html(strings: TemplateStringsArray, ...parts: readonly Part[]): Html {
-  const texts = parts.map(render);
-  return new Html(strings.map((text, index) => text + (texts[index] ?? '')).join(''));
-}
-
-function render(part: Part): string {
-  if (part instanceof Html) return part.text;
-  if (typeof part === 'object') return part.map(({ text }) => text).join('');
-  return printable(String(part)).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
-}
+export const escaped = (text: string): string =>
+  printable(text).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
 
 /* The page, live: what those that are open are sent. */
 
