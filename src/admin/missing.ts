@@ -231,7 +231,7 @@ const lacking =
   (state: ClientState, why: string) =>
   (name: string): Missing => ({ name, state, why });
 
-export const notAcknowledged = 'it was sent, and the client has not acknowledged it';
+const notAcknowledged = 'it was sent, and the client has not acknowledged it';
 const unanswered = 'upstream has not answered yet';
 const unknownYet = lacking('NOT_SENT', unanswered);
 const notSent = lacking('NOT_SENT', 'the newest version has not been sent yet');
@@ -268,7 +268,7 @@ export function heldBack(
 }
 
 /** Why not everybody sees what upstream says under a name, or under some name of a wildcard or glob. */
-export function whyHeldBack(relay: Relay, type: TypeUrl, selector: Selector): string {
+function whyHeldBack(relay: Relay, type: TypeUrl, selector: Selector): string {
   for (const pending of relay.gate.pending)
     if (pending.type === type && covers(selector, pending.name)) return whyHeld(pending);
   return '';

@@ -257,7 +257,7 @@ function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): 
   // Of a variable of the shell that is not set. Without it the command would be about everything.
   if (value === '') return `the value of ${rawName} is empty`;
   // `--type --name x`: the value was forgotten.
-  return inlineValue === true || !/^-./.test(value)
+  return inlineValue || !/^-./.test(value)
     ? undefined
     : `the value of ${rawName} is missing (if it begins with "-", write ${rawName}=${value})`;
 }
