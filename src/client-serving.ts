@@ -29,7 +29,7 @@ import { LOAD_PATH } from './model/load.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import { TimeSlices } from './model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from './model/types.ts';
-import type { CountersOrPid } from './observe/counters.ts';
+import type { CountersOrPid } from './observe/figures.ts';
 import type { Spans } from './observe/update-traces.ts';
 import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
 import { readListenerTls } from './watched-tls.ts';
@@ -50,15 +50,10 @@ import { reflection, reflectionAliases } from './wire/reflection.ts';
 import { lazyEnvoyRegistry } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
-/** Where clients connect: for each, its name on stdout and HOST:PORT, or unix:PATH. */
-export interface ListenerAddress {
-  readonly name: 'xds' | 'rest';
-  readonly address: string;
-}
-
 /** The listeners for clients of one process. */
 export interface ClientListeners {
-  readonly addresses: readonly ListenerAddress[];
+  /** For each its name on stdout, and HOST:PORT or unix:PATH. */
+  readonly addresses: readonly { readonly name: 'xds' | 'rest'; readonly address: string }[];
   /** Ends what clients have open, over the time given; then all are closed. */
   drain(milliseconds: number): Promise<void>;
 }
@@ -121,10 +116,11 @@ export async function openClientListeners(
     await xds.value.drain(0);
     return rest;
   }
-  const addresses: ListenerAddress[] = [{ name: 'xds', address: xds.value.address }];
-  if (rest !== undefined) addresses.push({ name: 'rest', address: rest.value.address });
   return ok({
-    addresses,
+    addresses: [
+      { name: 'xds', address: xds.value.address },
+      ...(rest === undefined ? [] : [{ name: 'rest' as const, address: rest.value.address }]),
+    ],
     async drain(milliseconds) {
       await Promise.all([xds.value.drain(milliseconds), rest?.value.drain(milliseconds)]);
     },

@@ -26,7 +26,7 @@ import { shorten } from './model/text.ts';
 import type { Interest } from './model/transaction.ts';
 import { typeInfo } from './model/types.ts';
 import { Conditions } from './observe/conditions.ts';
-import { type Counters, processCounters } from './observe/counters.ts';
+import { type Counters, processCounters } from './observe/figures.ts';
 import type { Log } from './observe/log.ts';
 import { LogLevels } from './observe/log-levels.ts';
 import { Metrics } from './observe/metrics.ts';
@@ -74,10 +74,7 @@ export interface CoreDependencies {
 }
 
 /** What clients have open. */
-export interface Load {
-  readonly streams: number;
-  readonly connections: number;
-}
+export type Load = Pick<Counters, 'streams' | 'connections'>;
 
 /** A process that is not the only one of its relay: the primary of workers, or a worker. What is left out is as in that one. */
 export interface ProcessRole
@@ -99,25 +96,25 @@ export interface ProcessRole
   /** The first client subscribed to this. */
   readonly subscribed?: (interest: Interest) => void;
   /** Judge and clients are in different processes. */
-  readonly rollout?: JudgedClients;
+  readonly rollout?: {
+    readonly sideOf: SideOf;
+    /** Who may be a canary, by the configuration in force; left out: this process has it. */
+    readonly canaryPrincipals?: () => readonly string[];
+    /** The clients that the judge of this process observes; undefined: its own. */
+    readonly fleet: Fleet | undefined;
+    /** Left out: the judge is in this process. */
+    readonly traffic?: TrafficJudge;
+    /** A client on the side of canaries has answered something. */
+    readonly canaryAnswered: () => void;
+    /** What waits, as far as this process knows. */
+    readonly waiting: () => Waiting;
+    /** The stream of one has ended; it still has its types. */
+    readonly canaryEnded: (stream: XdsStream) => void;
+  };
 }
 
 /** The clients of this process, as they concern the judge. */
-interface JudgedClients {
-  readonly sideOf: SideOf;
-  /** Who may be a canary, by the configuration in force; left out: this process has it. */
-  readonly canaryPrincipals?: () => readonly string[];
-  /** The clients that the judge of this process observes; undefined: its own. */
-  readonly fleet: Fleet | undefined;
-  /** Left out: the judge is in this process. */
-  readonly traffic?: TrafficJudge;
-  /** A client on the side of canaries has answered something. */
-  readonly canaryAnswered: () => void;
-  /** What waits, as far as this process knows. */
-  readonly waiting: () => Waiting;
-  /** The stream of one has ended; it still has its types. */
-  readonly canaryEnded: (stream: XdsStream) => void;
-}
+type JudgedClients = NonNullable<ProcessRole['rollout']>;
 
 /** How much of what peers name goes into one log line: items, and characters of each. */
 const logLimits = { items: 16, text: 256 };
@@ -213,6 +210,7 @@ export class Core {
     );
     this.admission = new Admission(this, role);
     this.relay = new Relay({
+      ...role,
       clock: systemClock,
       controlPlane: config.node.id,
       idleMilliseconds: config.cache.idleTtlMs,
@@ -250,11 +248,6 @@ export class Core {
         closed: (peer) => this.admission.streamClosed(peer),
       },
       fetchMilliseconds: () => fetchMilliseconds(this.config),
-      streamPrefix: role.streamPrefix,
-      upstreamPerSide: role.upstreamPerSide,
-      isUnavailable: role.isUnavailable,
-      refusal: role.refusal,
-      isServed: role.isServed,
       leavesBehind: ({ type, selector }) => {
         const upstream = claimant(this.config.upstreams, type, selector);
         if (upstream?.kind !== 'ads' || upstream.protocol !== 'SOTW') return false;
@@ -671,6 +664,6 @@ export async function openTraces(
   const { otlpEndpoint: endpoint, ratio } = tracing;
   if (endpoint === undefined) return undefined;
   const { otlpSpans } = await import('./observe/otlp-spans.ts');
-  const conditions = new Conditions(log);
-  return otlpSpans({ endpoint, ratio, version, nodeId: node.id, worker, clock: systemClock, conditions });
+  const instance = worker === undefined ? node.id : `${node.id}/worker-${worker}`;
+  return otlpSpans(endpoint, ratio, version, instance, new Conditions(log));
 }

@@ -5,27 +5,25 @@ import { isDeepStrictEqual } from 'node:util';
 import { create } from '@bufbuild/protobuf';
 import { startAdminServer, startMetricsServer } from './admin/admin-server.ts';
 import type { HttpListener } from './admin/http-listener.ts';
-import { type Inspection, inspection } from './admin/inspection.ts';
+import { inspection, problemLog } from './admin/inspection.ts';
 import { type ClientsView, localClients } from './admin/local-clients.ts';
-import { problemLog } from './admin/problem-log.ts';
 import { diskText } from './admin/problems.ts';
 import type { Request } from './admin/requests.ts';
 import { discardedFacts } from './admin/rollout-status.ts';
-import type { Answer, Call, DiskFacts, PageFacts, RefusedConfiguration, Usage } from './admin/service.ts';
+import type { Answer, Call, Inspector, PageFacts } from './admin/service.ts';
 import { WorkerDisk } from './cache/persistence/disk.ts';
 import { Persistence, type UpstreamIdentity } from './cache/persistence/persistence.ts';
 import { DiskProblem, diskError, lockedText } from './cache/persistence/records.ts';
 import { type ClientServing, IN_PROCESS, type ServingMode } from './client-serving.ts';
 import type { Config, UpstreamConfig } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
-import { warnings } from './config/warnings.ts';
 import { Core, type CoreDependencies, openTraces } from './core.ts';
 import { CompareConfigurationRequestSchema } from './gen/distributary/admin/v1/configuration_pb.ts';
 import { typeUrl } from './model/brand.ts';
 import { Sweep, systemClock, within } from './model/clock.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import { checkStates } from './model/rollout.ts';
-import { gatedByDefault, knownTypes, typeByName, typeInfo } from './model/types.ts';
+import { knownTypes, typeByName, typeInfo } from './model/types.ts';
 import { takeFigures } from './observe/figures.ts';
 import { type RecentLine, withRecentLines } from './observe/log.ts';
 import { type RelayFacts, rolloutStates } from './observe/metrics.ts';
@@ -61,7 +59,7 @@ export class Distributary {
   /** The clients of this process: none where workers serve them. */
   readonly #own: ClientsView;
   readonly #mode: ServingMode;
-  readonly #inspection: Inspection;
+  readonly #inspection: Inspector;
   readonly #upstreams: UpstreamSet;
   readonly #recorder: Recorder;
   readonly #persistence: Persistence | undefined;
@@ -78,10 +76,10 @@ export class Distributary {
   readonly #startedAt = Date.now();
   #configuredAt = this.#startedAt;
   /** Undefined: the last new version of the configuration was taken. */
-  #refusedConfiguration: RefusedConfiguration | undefined;
+  #refusedConfiguration: PageFacts['refusedConfiguration'];
   readonly #figures = takeFigures(systemClock, async () => (await this.#serving?.counters()) ?? []);
   #closeAdminTls = (): void => {};
-  /** The log says what is wrong though nobody asks for it. `Inspection` bounds what that costs. */
+  /** The log says what is wrong though nobody asks for it. The inspection bounds what that costs. */
   readonly #problemsWatch = new Sweep(systemClock, problemsMs, () => {
     void this.#inspection.problems();
     return true;
@@ -151,28 +149,20 @@ export class Distributary {
     this.#upstreams = new UpstreamSet(core, config);
     core.loops.onNewRelaysBelow(() => this.#upstreams.reannounce());
     core.metrics.relay(dependencies.version, () => this.#facts());
+    const { relay, staleness, rollout, checks, logLevels, version } = core;
     this.#inspection = inspection({
-      relay: core.relay,
-      staleness: core.staleness,
+      ...{ relay, staleness, rollout, checks, log, logLevels, version },
       clients: () => this.#clients,
       history: recorder.history,
       isPersisted: (type) => this.#persistence?.keeps(type) === true,
-      gatedTypes: () => new Set(core.config.rollout?.types ?? gatedByDefault),
-      version: dependencies.version,
+      config: () => this.#config,
       notReadyReason: () => (this.#core.isLeaving ? 'draining' : this.#serving?.notReadyReason()),
-      isRequired: (upstream) =>
-        this.#config.upstreams.find(({ name }) => name === upstream)?.required !== false,
-      warnings: () => warnings(this.#config).map(({ path, message }) => `${path}: ${message}`),
       found: problemLog(log, systemClock, this.#startedAt, () => this.#core.isLeaving),
       heldRemovals: (upstream) => this.#heldRemovals(upstream),
       releaseRemovals: (upstream, type) => {
         const removed = this.#upstreams.releaseRemovals(upstream, type);
-        return removed === undefined ? undefined : removed + core.rollout.releaseRemovals(upstream, type);
+        return removed === undefined ? undefined : removed + rollout.releaseRemovals(upstream, type);
       },
-      rollout: core.rollout,
-      askCheck: (name) => core.checks.askNow(name),
-      log,
-      logLevels: core.logLevels,
       own: {
         compareConfiguration: (request, call) => this.#compare(request, call),
         configDump: () => dumpInForce(this.#started, this.#config),
@@ -182,10 +172,9 @@ export class Distributary {
           facts: () => this.#pageFacts(),
           figures: () => this.#figures.points,
           lines,
-          upstreamOf: (type, selector) => core.relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
+          upstreamOf: (type, selector) => relay.servedBy(typeByName(type) ?? typeUrl(type), selector),
         },
       },
-      maxResponseBytes: () => this.#config.limits.maxResponseBytes,
     });
   }
 
@@ -338,7 +327,7 @@ export class Distributary {
     };
   }
 
-  #usage(): readonly Usage[] {
+  #usage(): PageFacts['usage'] {
     const { relay } = this.#core;
     const { limits, cache } = this.#config;
     const { counters } = this.#figures;
@@ -353,7 +342,7 @@ export class Distributary {
     ];
   }
 
-  #disk(): DiskFacts | undefined {
+  #disk(): PageFacts['disk'] {
     const { persistence } = this.#config.cache;
     if (this.#persistence === undefined || persistence === undefined) return undefined;
     const { failure, lagSeconds } = this.#persistence;
@@ -459,7 +448,7 @@ export class Distributary {
       this.#config,
       {
         serving: () => this.#inspection.ready().ready,
-        clientStatus: (query) => this.#inspection.clientStatusOf(query),
+        clientStatus: (query) => this.#inspection.clientStatus(query),
       },
       this.#own,
       this.#sessions,

@@ -1,3 +1,4 @@
+import { summed } from './admin/client-list.ts';
 import { mergedRows } from './admin/fleet-survey.ts';
 import type { ReloadPreview } from './admin/local-clients.ts';
 import type { Plain } from './admin/service.ts';
@@ -246,6 +247,11 @@ async function effectOn(
   }
 }
 
+const noEffect: Effect = {
+  ...{ needsRestart: [], upstreams: [], sessions: [], clients: [], unreadRules: [] },
+  ...{ streams: 0, changed: 0, losing: 0, reconnecting: 0 },
+};
+
 /** The effects on several processes as one. */
 export function mergeEffects(effects: readonly Effect[]): Effect {
   const sessions = mergedRows(
@@ -258,15 +264,9 @@ export function mergeEffects(effects: readonly Effect[]): Effect {
       after: one.after || other.after,
     }),
   );
-  const sum = (of: (effect: Effect) => number): number => effects.reduce((total, one) => total + of(one), 0);
   return {
-    needsRestart: [],
-    upstreams: [],
+    ...effects.reduce(summed('streams', 'changed', 'losing', 'reconnecting'), noEffect),
     sessions,
-    streams: sum(({ streams }) => streams),
-    changed: sum(({ changed }) => changed),
-    losing: sum(({ losing }) => losing),
-    reconnecting: sum(({ reconnecting }) => reconnecting),
     clients: effects.flatMap(({ clients }) => clients).slice(0, mostListed.clients),
     unreadRules: mergedRules(effects.flatMap(({ unreadRules }) => unreadRules)),
   };

@@ -43,17 +43,12 @@ export async function readListenerTls(
   return material;
 }
 
-/** What connections to an upstream and to its siblings are made with, followed until it is closed. */
-export interface UpstreamTls {
-  /** Undefined: plaintext. */
-  readonly ads: AdsTls | undefined;
-  readonly siblings: AdsTls | undefined;
-  close(): void;
-}
+export type UpstreamTls = ReturnType<typeof watchUpstreamTls>;
 
-export function watchUpstreamTls(upstream: UpstreamConfig, observers: Observers): UpstreamTls {
-  if (upstream.kind === 'filesystem') return { ads: undefined, siblings: undefined, close: () => {} };
-  const { name, tls, siblings } = upstream;
+/** What connections to an upstream and to its siblings are made with, followed until it is closed. Undefined: plaintext. */
+export function watchUpstreamTls(upstream: UpstreamConfig, observers: Observers) {
+  const { name } = upstream;
+  const { tls, siblings } = upstream.kind === 'ads' ? upstream : {};
   const followers: TlsFollower[] = [];
   const follow = (owner: CertificateOwner, config: AdsUpstreamConfig['tls']): AdsTls | undefined => {
     if (config === undefined) return undefined;

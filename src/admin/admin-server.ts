@@ -39,8 +39,15 @@ import {
   respond,
   startHttpListener,
 } from './http-listener.ts';
-import { clientsShown, fallback, shell } from './page/html-page.ts';
-import { type LivePage, livePage, modelMaker, streamEvents } from './page/live-page.ts';
+import {
+  clientsShown,
+  fallback,
+  type LivePage,
+  livePage,
+  modelMaker,
+  shell,
+  streamEvents,
+} from './page/page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
 import type { Awaitable, Inspector, Plain, ReadinessReport } from './service.ts';

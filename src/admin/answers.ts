@@ -149,10 +149,7 @@ const binary: Format = {
   rest: (desc, message) => toBinary(desc, message),
 };
 
-interface List {
-  readonly field: DescField & { readonly message: DescMessage };
-  readonly rows: Rows;
-}
+type List = ReturnType<typeof listsOf>[number];
 
 function chunksOf<Desc extends DescMessage>(
   desc: Desc,
@@ -260,7 +257,7 @@ function chunksOf<Desc extends DescMessage>(
   }
 }
 
-function listsOf<Desc extends DescMessage>(desc: Desc, { known, list: long }: Listed<Desc>): List[] {
+function listsOf<Desc extends DescMessage>(desc: Desc, { known, list: long }: Listed<Desc>) {
   const message = reflect(desc, create(desc, { ...known }));
   return desc.fields.flatMap((field) => {
     if (field.fieldKind !== 'list' || field.listKind !== 'message') return [];

@@ -1,5 +1,6 @@
 import { create, fromBinary, type JsonValue, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
+import type { Config } from '../config/config.ts';
 import {
   type Change as ChangeMessage,
   ChangeSchema,
@@ -28,10 +29,13 @@ import type { Variant } from '../model/resource.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { counted, unknownWord } from '../model/text.ts';
 import { type Pace, sortedInSlices, TimeSlices } from '../model/time-slices.ts';
-import { typeInfo } from '../model/types.ts';
+import { gatedByDefault, typeInfo } from '../model/types.ts';
+import type { HeldRemovals } from '../model/upstream.ts';
 import type { Log } from '../observe/log.ts';
+import type { LogLevels } from '../observe/log-levels.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import type { Relay } from '../relay.ts';
+import type { Checks } from '../releases/checks.ts';
 import {
   backTo,
   type History,
@@ -52,29 +56,23 @@ import { redactedJson } from '../wire/redaction.ts';
 import { collected, Listed, nextOffset } from './answers.ts';
 import { ALL_CLIENTS } from './csds.ts';
 import { type ClientsView, noSuchClient } from './local-clients.ts';
-import { canonicalOf } from './missing-resources.ts';
+import { canonicalOf } from './missing.ts';
+import type { problemsOf } from './problems.ts';
 import { canonicalGiven, optionalType, type Request, valueOf } from './requests.ts';
 import { waitingState } from './rollout-status.ts';
-import type { Answer, Changes, Plain } from './service.ts';
+import type { Answer, Inspector, Plain } from './service.ts';
 import type { Staleness } from './staleness.ts';
 
 /** Of a comparison, in one answer. */
 const maxDifferences = 10_000;
 
-export interface ChangesInspection extends Changes {
-  /** NOT_FOUND: no such revision; FAILED_PRECONDITION: of these names it was discarded. No names: of any. */
-  change(revision: number, names: ReadonlySet<string>): Change;
-}
-
 /** What has changed, what differs, and the way back. */
-export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
+export function inspectChanges(inspected: InspectedProcess) {
   const { history, relay, rollout, clients } = inspected;
   const slices = new TimeSlices(systemClock);
 
   return {
-    get revision() {
-      return history.lastRevision;
-    },
+    revision: () => history.lastRevision,
     history({ type, name, limit, before }) {
       const only = optionalType(type);
       const named = name === '' ? undefined : canonicalGiven(name, only);
@@ -95,7 +93,8 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
         nextBefore: more ? (made[written - 1] ?? 0) : 0,
       }));
     },
-    change(revision, names) {
+    /** NOT_FOUND: no such revision; FAILED_PRECONDITION: of these names it was discarded. No names: of any. */
+    change(revision: number, names: ReadonlySet<string>): Change {
       const change = history.get(revision);
       if (change === undefined) return valueOf(noSuchRevision(history, revision));
       const asked = change.names.filter(({ name }) => names.size === 0 || names.has(name));
@@ -110,10 +109,8 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
       const sides = await compared(request);
       const behind = to?.of.case === 'pending' ? queuedSides() : [];
       const found = await slices.run(async (pace) => [
-        ...(await differencesOf(sides, only, named, pace)),
-        ...(await differencesOf(behind, only, named, pace)).map((one) =>
-          Object.assign(one, { queued: true }),
-        ),
+        ...(await differencesOf(sides, only, named, false, pace)),
+        ...(await differencesOf(behind, only, named, true, pace)),
       ]);
       const page = found.slice(offset, offset + maxDifferences);
       const rows = named === undefined ? Iterator.from(page).map(differenceRow) : withFields(page);
@@ -122,7 +119,7 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
       }));
     },
     rollback: (request, { operator }) => rollback(inspected, request, operator),
-  };
+  } satisfies Partial<Inspector> & { change: unknown };
 
   /** Made when the ones before are written. */
   async function* withFields(differences: readonly Difference[]) {
@@ -233,7 +230,7 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
     const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
     const request = nodeRequest(nodeId);
-    const maxBytes = inspected.maxResponseBytes();
+    const maxBytes = inspected.config().limits.maxResponseBytes;
     const configs = valueOf(await asked.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
     return slices.run(async (pace) => {
       const own = statusClients(configs).find(({ rest }) => rest.clientScope === client);
@@ -257,11 +254,15 @@ export function inspectChanges(inspected: InspectedRelay): ChangesInspection {
   }
 }
 
-/** By type, in the order of ADS, and by name. `only` and `named`: what is compared; undefined: everything. */
+/**
+ * By type, in the order of ADS, and by name. `only` and `named`: what is compared; undefined: everything. `queued`: nobody
+ * has it before the change that is judged has ended.
+ */
 async function differencesOf(
   sides: readonly ComparedSide[],
   only: TypeUrl | undefined,
   named: ResourceName | undefined,
+  queued: boolean,
   pace: Pace,
 ): Promise<readonly Difference[]> {
   const [from, to] = sides;
@@ -275,28 +276,38 @@ async function differencesOf(
       await pace.yieldIfDue();
       if (named !== undefined && name !== named) continue;
       const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
-      if (difference !== undefined) found.push(difference);
+      if (difference !== undefined) found.push({ ...difference, queued });
     }
     differences.push(await sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace));
   }
   return differences.flat();
 }
 
-/** A relay, as its changes are inspected. */
-export interface InspectedRelay {
+/** The process that has the relay, as operators see it. */
+export interface InspectedProcess {
   readonly relay: Relay;
   readonly staleness: Staleness;
   readonly history: History;
+  readonly rollout: Rollout;
+  readonly checks: Checks;
   readonly log: Log;
+  readonly logLevels: LogLevels;
+  readonly version: string;
+  /** In force. */
+  readonly config: () => Config;
   /** Called each time: there are none before the relay listens. */
   readonly clients: () => ClientsView;
-  /** Of an answer of CSDS. */
-  readonly maxResponseBytes: () => number;
-  /** Those that go to canaries first. */
-  readonly gatedTypes: () => ReadonlySet<TypeUrl>;
   /** Whether a restart keeps the resources of this type. */
   readonly isPersisted: (type: TypeUrl) => boolean;
-  readonly rollout: Rollout;
+  /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
+  readonly notReadyReason: () => string | undefined;
+  /** What only the process with the whole relay can answer. */
+  readonly own: Pick<Inspector, 'compareConfiguration' | 'configDump' | 'metricsText' | 'notKept' | 'page'>;
+  /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
+  readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
+  readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
+  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
+  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
 }
 
 /** Names of a change that are listed. */
@@ -359,7 +370,7 @@ const nodeRequest = (id: string): ClientStatusRequest =>
 
 /** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
 function rollback(
-  inspected: InspectedRelay,
+  inspected: InspectedProcess,
   request: Request<'rollback'>,
   operator: string,
 ): Answer<'rollback'> {
@@ -395,7 +406,7 @@ function rollback(
 }
 
 /** Everybody has that already, and it is frozen from now on: the history says so all the same. */
-function nothingChanged(inspected: InspectedRelay, query: RollbackQuery, reason: string) {
+function nothingChanged(inspected: InspectedProcess, query: RollbackQuery, reason: string) {
   const types = typesOf(inspected, query);
   // A change is of one type: of those that are frozen, one that clients have something of.
   const [first = ''] = types;
@@ -413,13 +424,17 @@ function rollbackQuery({ to, reason, upstream, type }: Request<'rollback'>) {
 }
 
 /** In the order of ADS. */
-function typesOf({ gatedTypes }: InspectedRelay, { type }: RollbackQuery): readonly TypeUrl[] {
+function typesOf(inspected: InspectedProcess, { type }: RollbackQuery): readonly TypeUrl[] {
   if (type !== undefined) return [type];
-  return [...gatedTypes()].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
+  return [...gatedTypes(inspected)].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
 }
 
-function refusalOf(inspected: InspectedRelay, query: RollbackQuery): GrpcStatus | undefined {
-  const { history, relay, gatedTypes } = inspected;
+/** Those that go to canaries first. */
+const gatedTypes = ({ config }: InspectedProcess): ReadonlySet<TypeUrl> =>
+  new Set(config().rollout?.types ?? gatedByDefault);
+
+function refusalOf(inspected: InspectedProcess, query: RollbackQuery): GrpcStatus | undefined {
+  const { history, relay } = inspected;
   const { to, reason, upstream, type } = query;
   if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
   if (to === 0) return refused('to is missing: the revision to go back to');
@@ -428,8 +443,8 @@ function refusalOf(inspected: InspectedRelay, query: RollbackQuery): GrpcStatus 
     const message = unknownWord('upstream', upstream, names);
     return { code: Code.NOT_FOUND, message };
   }
-  if (type !== undefined && !gatedTypes().has(type)) {
-    const gated = [...gatedTypes()].map((url) => typeInfo(url).short).join(', ');
+  if (type !== undefined && !gatedTypes(inspected).has(type)) {
+    const gated = [...gatedTypes(inspected)].map((url) => typeInfo(url).short).join(', ');
     return refused(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
   }
   const reached = reachable(history, to);
@@ -448,7 +463,7 @@ function refusalOf(inspected: InspectedRelay, query: RollbackQuery): GrpcStatus 
 }
 
 /** What clients have of these types was never persisted, and the relay was started after the revision. */
-function forgottenTypes(inspected: InspectedRelay, query: RollbackQuery): readonly string[] {
+function forgottenTypes(inspected: InspectedProcess, query: RollbackQuery): readonly string[] {
   const { history, isPersisted, relay } = inspected;
   if (query.to > history.restoredRevision) return [];
   return typesOf(inspected, query)
@@ -461,23 +476,16 @@ const refused = (message: string): GrpcStatus => ({ code: Code.INVALID_ARGUMENT,
 /** Of a resource's JSON that is compared field by field: it is parsed at once. */
 const maxCharacters = 2 << 20;
 
-/** One variant as it is compared. */
-interface Comparable {
-  /** Variants with the same text are compared. */
-  readonly constraints: string;
-  /** Equal: nothing differs. */
-  readonly hash: string;
-  /** The encoded Any; undefined: not there, or not shown. */
-  readonly body: Uint8Array | undefined;
-}
+/** The variants of a name as they are compared. */
+type Comparables = ReturnType<typeof comparablesOf>;
 
-/** The variants of a name. */
-type Comparables = readonly Comparable[];
-
-function comparablesOf(content: Content): Comparables {
+function comparablesOf(content: Content) {
   return content.map(({ variant }) => ({
+    /** Variants with the same text are compared. */
     constraints: formatConstraints(variant.constraints.expression),
+    /** Equal: nothing differs. */
     hash: contentHash(variant),
+    /** The encoded Any; undefined: not there, or not shown. */
     body: variant.payload?.bytes,
   }));
 }
@@ -497,34 +505,18 @@ function receivedComparable(version: string, body: Any | undefined): Comparables
 }
 
 /** A name that is not the same on both sides. */
-interface Difference {
-  readonly type: TypeUrl;
-  readonly name: string;
-  readonly change: ChangeKind;
-  readonly variants: readonly {
-    readonly constraints: string;
-    readonly from: Comparable | undefined;
-    readonly to: Comparable | undefined;
-  }[];
-  /** Nobody has it before the change that is judged has ended. Absent: false. */
-  readonly queued?: boolean;
-}
+type Difference = NonNullable<ReturnType<typeof differenceOf>> & { readonly queued: boolean };
 
 type ChangeKind = 'ADDED' | 'CHANGED' | 'REMOVED';
 
 /** Undefined: nothing differs. */
-function differenceOf(
-  type: TypeUrl,
-  name: string,
-  from: Comparables,
-  to: Comparables,
-): Difference | undefined {
+function differenceOf(type: TypeUrl, name: string, from: Comparables, to: Comparables) {
   const variants = compared(from, to).filter((one) => one.from?.hash !== one.to?.hash);
   if (variants.length === 0) return undefined;
   return { type, name, change: changeOf(from.length > 0, to.length > 0), variants };
 }
 
-function compared(from: Comparables, to: Comparables): Difference['variants'] {
+function compared(from: Comparables, to: Comparables) {
   const [before] = from;
   const [after] = to;
   // One variant on each side: what differs are its fields, even if it is for others now.
@@ -536,13 +528,12 @@ function compared(from: Comparables, to: Comparables): Difference['variants'] {
     return [{ constraints, from: before, to: after }];
   }
   const all = new Set([...from, ...to].map(({ constraints }) => constraints));
-  const of = (side: Comparables, text: string): Comparable | undefined =>
-    side.find(({ constraints }) => constraints === text);
+  const of = (side: Comparables, text: string) => side.find(({ constraints }) => constraints === text);
   return [...all].map((text) => ({ constraints: text, from: of(from, text), to: of(to, text) }));
 }
 
 const differenceRow = ({ type, name, change, queued }: Difference): NameDifference =>
-  create(NameDifferenceSchema, { type: typeInfo(type).short, name, change, queued: queued === true });
+  create(NameDifferenceSchema, { type: typeInfo(type).short, name, change, queued });
 
 /** What differs in each variant. */
 async function fieldsOf({ type, variants }: Difference, pace: Pace): Promise<VariantDifference[]> {

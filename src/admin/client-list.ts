@@ -12,7 +12,6 @@ import {
   type GetClientResponseSchema,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import type { ReportingClass } from '../load/load-view.ts';
 import type { Access } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
@@ -337,20 +336,17 @@ function stateOfHolding({ state, missing }: Pick<Holding, 'state' | 'missing'>):
   return missing && (state === 'SYNCED' || state === 'NOT_SENT') ? 'MISSING' : state;
 }
 
-/** A class of clients, as operators see it, and what it may see. */
-export interface ClientClassId extends ReportingClass {
-  readonly access: Access;
-}
+const newClass = (client: ClientContext) => ({
+  id: contentHash(client.classKey),
+  parameters: client.derived(undefined),
+  access: client.access,
+});
 
 /** Contexts live as long as their streams, and few change: the hash is made once. */
-const known = new WeakMap<ClientContext, ClientClassId>();
+const known = new WeakMap<ClientContext, ReturnType<typeof newClass>>();
 
-export const classOf = (client: ClientContext): ClientClassId =>
-  getOrMake(known, client, ({ classKey, access }) => ({
-    id: contentHash(classKey),
-    parameters: client.derived(undefined),
-    access,
-  }));
+/** A class of clients, as operators see it, and what it may see. */
+export const classOf = (client: ClientContext) => getOrMake(known, client, newClass);
 
 /** Where a client stands in what waits; undefined: it does not subscribe to it. */
 export type WaveOf = (client: Pick<ListedClient, 'id' | 'client'>) => Plain<ClientWave> | undefined;

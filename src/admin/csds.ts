@@ -38,7 +38,6 @@ import { verifiedIdentity } from '../wire/peer-identity.ts';
 import { redactedBody } from '../wire/redaction.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { valueOf } from './requests.ts';
-import type { Awaitable } from './service.ts';
 
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;
@@ -49,7 +48,7 @@ export const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4,
 /** CSDS on the xDS port: request and response, not a watch (protocol §9). */
 export function csds(
   scopeOf: (peer: Peer) => Result<StatusScope, GrpcStatus>,
-  answerOf: (query: ClientStatusQuery) => Awaitable<ClientStatusResult>,
+  answerOf: (query: ClientStatusQuery) => ClientStatusResult | Promise<ClientStatusResult>,
   maxResponseBytes: () => number,
 ): AuxiliaryService {
   const slices = new TimeSlices(systemClock);

@@ -10,19 +10,18 @@ import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
-import type { ChangesInspection, InspectedRelay } from './changes.ts';
+import type { InspectedProcess, inspectChanges } from './changes.ts';
 import {
   type Acceptance,
   type AcceptanceQuery,
   acceptanceOf,
-  type HeldBackQuery,
   heldBack,
   isKnown,
   mergeAcceptances,
   NOBODY_MISSING,
   onlyTypeOf,
   whyHeld,
-} from './missing-clients.ts';
+} from './missing.ts';
 import { type WaitQuery, waitQuery } from './requests.ts';
 import type { Answer, Call, Inspector, Plain } from './service.ts';
 
@@ -34,8 +33,8 @@ const mostWaits = 100;
 
 /** Wait: what clients were sent and have accepted. */
 export function inspectDelivery(
-  { relay, rollout, staleness, history, clients }: InspectedRelay,
-  changes: ChangesInspection,
+  { relay, rollout, staleness, history, clients }: InspectedProcess,
+  { change: changeOf }: Pick<ReturnType<typeof inspectChanges>, 'change'>,
 ): Inspector['wait'] {
   const slices = new TimeSlices(systemClock);
   let waits = 0;
@@ -65,7 +64,11 @@ export function inspectDelivery(
     }
   }
 
-  async function accepted(query: WaitQuery, what: HeldBackQuery, call: Call): Promise<Answer<'wait'>> {
+  async function accepted(
+    query: WaitQuery,
+    what: ReturnType<typeof wanted>,
+    call: Call,
+  ): Promise<Answer<'wait'>> {
     const { wave } = query;
     const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
     const misspelled = await unknown(query);
@@ -82,9 +85,9 @@ export function inspectDelivery(
   }
 
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
-  function wanted({ type, names, revision }: WaitQuery): HeldBackQuery {
-    if (revision === undefined) return { type, names, released: new Set() };
-    const change = changes.change(revision, names);
+  function wanted({ type, names, revision }: WaitQuery) {
+    if (revision === undefined) return { type, names, released: new Set<string>() };
+    const change = changeOf(revision, names);
     const changed = new Set<string>(change.names.map(({ name }) => name));
     const given = change.names.filter(({ verdict }) => verdict === 'RELEASED');
     const asked = names.size === 0 ? changed : changed.intersection(names);
@@ -99,7 +102,7 @@ export function inspectDelivery(
   }
 
   /** What waits, as long as the clients of the waves up to this one have not accepted it. */
-  function heldBackIn(wave: number, what: HeldBackQuery): Acceptance {
+  function heldBackIn(wave: number, what: ReturnType<typeof wanted>): Acceptance {
     const { changes: waiting, bakes } = rollout.report();
     const changeOf = new Map(
       waiting.flatMap((change) => change.names.map(({ type, name }) => [nameKey(type, name), change])),

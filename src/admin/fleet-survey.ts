@@ -12,7 +12,7 @@ import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
-import { type ClientClassId, classOf, missingOf, summed, whyWithheld } from './client-list.ts';
+import { classOf, missingOf, summed, whyWithheld } from './client-list.ts';
 import { classOfProblem, fairShare } from './problem-parts.ts';
 import { rejectedVersions } from './resources.ts';
 import type { Plain } from './service.ts';
@@ -135,17 +135,12 @@ export function fleetSurvey(
   }
 }
 
-/** Clients that lack the same, by their classes. */
-interface MissingCount {
-  /** Of one of them. */
-  readonly type: ListedType;
-  readonly classes: Map<string, ClassShare>;
-}
-
-interface ClassShare {
-  readonly of: ClientClassId;
-  clients: number;
-}
+/** Clients that lack the same, by their classes. `type`: of one of them. */
+const noClients = (type: ListedType) => ({
+  type,
+  classes: new Map<string, { readonly of: ClientClassId; clients: number }>(),
+});
+type MissingCount = ReturnType<typeof noClients>;
 
 /** Those of a view have one list, which is looked through once. */
 function countMissing(
@@ -155,9 +150,11 @@ function countMissing(
 ): void {
   const missing = type.subscription?.missing ?? [];
   if (missing.length === 0) return;
-  const { classes } = getOrMake(counted, missing, () => ({ type, classes: new Map<string, ClassShare>() }));
+  const { classes } = getOrMake(counted, missing, () => noClients(type));
   getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
 }
+
+type ClientClassId = ReturnType<typeof classOf>;
 
 const newClass = ({ id, parameters, access }: ClientClassId): Plain<ClientClass> => ({
   id,

@@ -1,11 +1,13 @@
 import { hostname } from 'node:os';
 import { create } from '@bufbuild/protobuf';
 import { sameVariantContent } from '../cache/cached-resource.ts';
+import { warnings } from '../config/warnings.ts';
 import type { TypeStatus, VariantExplanation } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import { Paced, systemClock } from '../model/clock.ts';
+import { type Clock, Paced, systemClock } from '../model/clock.ts';
 import { type Constraints, explainMatch, formatConstraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import { internParameters } from '../model/parameters.ts';
@@ -15,25 +17,25 @@ import type { HeldVariant } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
-import type { HeldRemovals, Upstream, UpstreamState } from '../model/upstream.ts';
+import type { Upstream, UpstreamState } from '../model/upstream.ts';
+import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { typeLabels } from '../observe/metrics.ts';
 import { notAllowed } from '../observe/missing-text.ts';
+import { wrongOnes } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
-import type { Checks } from '../releases/checks.ts';
 import type { Promoted } from '../releases/rollout.ts';
-import { type EncodedStatus, sizeOf } from '../wire/client-status.ts';
+import { sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { collected } from './answers.ts';
-import { type InspectedRelay, inspectChanges } from './changes.ts';
-import { ALL_CLIENTS, answerTooLarge, type ClientStatusQuery, ownConfig } from './csds.ts';
+import { type InspectedProcess, inspectChanges } from './changes.ts';
+import { answerTooLarge, type ClientStatusQuery, type ClientStatusResult, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
 import { freshMs } from './fleet-survey.ts';
 import type { ClientsStatus } from './local-clients.ts';
-import { onlyCanaries, whyHeld } from './missing-clients.ts';
-import { canonicalOf, explainClient, explainMissing, whoHas } from './missing-resources.ts';
+import { canonicalOf, explainClient, explainMissing, onlyCanaries, whoHas, whyHeld } from './missing.ts';
 import { timestamp } from './problem-parts.ts';
 import { type KnownStatus, problemsOf } from './problems.ts';
 import {
@@ -58,34 +60,11 @@ import { staleReason } from './staleness.ts';
 /** Milliseconds. A probe of Kubernetes waits for a second. */
 const longestProbeMs = 500;
 
-/** The process that has the relay, as operators see it. */
-interface InspectedProcess extends InspectedRelay {
-  readonly version: string;
-  /** Why the relay does not serve, whatever its upstreams; undefined while it does. */
-  readonly notReadyReason: () => string | undefined;
-  /** upstreams[].required. */
-  readonly isRequired: (upstream: string) => boolean;
-  /** What only the process with the whole relay can answer. */
-  readonly own: Pick<Inspector, 'compareConfiguration' | 'configDump' | 'metricsText' | 'notKept' | 'page'>;
-  /** What is dangerous about the configuration in force. */
-  readonly warnings: () => readonly string[];
-  /** Called with each list of problems that is made, when somebody asks and now and then: each says since when. */
-  readonly found: (problems: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf>;
-  readonly heldRemovals: (upstream: string) => readonly HeldRemovals[];
-  /** Removes what max_removal_percent holds back of an upstream: how many variants; undefined: there is no such upstream. */
-  readonly releaseRemovals: (upstream: string, type: TypeUrl | undefined) => number | undefined;
-  readonly askCheck: Checks['askNow'];
-  readonly logLevels: LogLevels;
-}
-
-export interface Inspection extends Inspector {
-  /** CSDS within a scope. The relay's own view is only in answers about all clients. */
-  clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>>;
-}
-
 /** The state of the relay for operators, read for each request. */
-export function inspection(inspected: InspectedProcess): Inspection {
-  const { relay, staleness, rollout, isRequired, clients } = inspected;
+export function inspection(inspected: InspectedProcess): Inspector {
+  const { relay, staleness, rollout, config, clients } = inspected;
+  const isRequired = (upstream: string): boolean =>
+    config().upstreams.find(({ name }) => name === upstream)?.required !== false;
   const started = systemClock.monotonic();
   const slices = new TimeSlices(systemClock);
   const changes = inspectChanges(inspected);
@@ -102,7 +81,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
 
   return {
     ...inspected.own,
-    changes,
+    ...changes,
     ready,
     status,
     /** As of a few seconds ago; a worker that does not answer keeps no probe waiting. */
@@ -139,9 +118,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
     },
     wait: inspectDelivery(inspected, changes),
     tap: (request, call) => clients().tap(request, call),
-    clientStatus: (request, most) =>
-      clientStatusOf({ scope: ALL_CLIENTS, request, maxBytes: Math.min(most, inspected.maxResponseBytes()) }),
-    clientStatusOf,
+    clientStatus,
     releaseRemovals({ upstream, type }) {
       if (upstream === '') throw invalid('upstream is missing');
       const removed = inspected.releaseRemovals(upstream, optionalType(type));
@@ -156,7 +133,7 @@ export function inspection(inspected: InspectedProcess): Inspection {
     /** NOT_FOUND: there is no such check. */
     async check({ name }) {
       if (name === '') throw invalid('name is missing');
-      const asked = await inspected.askCheck(name);
+      const asked = await inspected.checks.askNow(name);
       if (!asked.ok) throw rpcError({ code: Code.NOT_FOUND, message: asked.error });
       const { state, value, reason } = asked.value;
       return { check: { name, state, value, reason, recent: [] } };
@@ -230,7 +207,11 @@ export function inspection(inspected: InspectedProcess): Inspection {
       upstreams: [...upstreams],
       ...ofClients,
       types: typeRows(relay, ofClients.types),
-      warnings: [...inspected.warnings(), ...ofUpstreams, ...ofClients.warnings],
+      warnings: [
+        ...warnings(config()).map(({ path, message }) => `${path}: ${message}`),
+        ...ofUpstreams,
+        ...ofClients.warnings,
+      ],
       cacheBytes: BigInt(relay.store.bytes),
       nodeId: relay.nodeId,
       host: hostname(),
@@ -246,7 +227,8 @@ export function inspection(inspected: InspectedProcess): Inspection {
     return sets.size;
   }
 
-  async function clientStatusOf(query: ClientStatusQuery): Promise<Result<EncodedStatus, GrpcStatus>> {
+  async function clientStatus(asked: ClientStatusQuery): Promise<ClientStatusResult> {
+    const query = { ...asked, maxBytes: Math.min(asked.maxBytes, config().limits.maxResponseBytes) };
     const ofClients = await clients().configs(query);
     if (!ofClients.ok || query.scope.kind !== 'all') return ofClients;
     const rest = { ...query, maxBytes: query.maxBytes - sizeOf(ofClients.value) };
@@ -481,3 +463,50 @@ function inForce(levels: LogLevels): Answer<'setLogLevel'> {
     })),
   };
 }
+
+/**
+ * Looks at each list of problems that is made. It says in the log when a problem begins and when it ends, in the words of
+ * the page, and it remembers since when a problem is listed that does not say by itself when it began. The same list, in
+ * which each problem says since when. `startedAt`: milliseconds since the epoch. `isQuiet`: nothing is logged any more.
+ */
+export function problemLog(
+  log: Log,
+  clock: Pick<Clock, 'now'>,
+  startedAt: number,
+  isQuiet: () => boolean = () => false,
+): (list: ReturnType<typeof problemsOf>) => ReturnType<typeof problemsOf> {
+  const conditions = new Conditions(log);
+  let known: ReadonlyMap<string, Plain<Problem>> = new Map();
+  /** What the first list has was there from the start. */
+  let firstSince: string | undefined = timestamp(startedAt);
+
+  return ({ problems: found, moreProblems }) => {
+    const listed = firstSince ?? timestamp(clock.now());
+    firstSince = undefined;
+    const problems = found.map((one) => ({ ...one, since: one.since || known.get(one.id)?.since || listed }));
+    if (!isQuiet()) say(problems, moreProblems > 0);
+    known = new Map(problems.map((one) => [one.id, one]));
+    return { problems, moreProblems };
+  };
+
+  function say(now: readonly Plain<Problem>[], isCut: boolean): void {
+    const wrong = wrongOnes(now);
+    for (const one of wrong) {
+      const { id, title, kind, severity, since, detail, clients, runbook } = one;
+      const fields = { kind, severity, since, detail, clients, runbook };
+      conditions.set(id, 'is', 'warn', `problem: ${title}`, fields, linesOf(one));
+    }
+    // What a list has no room for is not over.
+    if (isCut) return;
+    const wrongIds = new Set(wrong.map(({ id }) => id));
+    for (const one of wrongOnes([...known.values()])) {
+      const { id, title, kind, since } = one;
+      if (!wrongIds.has(id))
+        conditions.set(id, 'was', 'info', `resolved: ${title}`, { kind, since }, linesOf(one));
+    }
+  }
+}
+
+/** Clients can make any number of problems of a kind, which share its lines: those of all others are their own. */
+const linesOf = ({ classes, kind }: Plain<Problem>): string | undefined =>
+  classes.length > 0 ? kind : undefined;

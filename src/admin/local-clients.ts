@@ -50,8 +50,7 @@ import {
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
 import { fleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
-import { acceptanceOf } from './missing-clients.ts';
-import { canonicalOf } from './missing-resources.ts';
+import { acceptanceOf, canonicalOf } from './missing.ts';
 import {
   canonicalGiven,
   clientQuery,

@@ -1,11 +1,12 @@
 import { resolve } from 'node:path';
 import { create } from '@bufbuild/protobuf';
+import type { AdsUpstreamConfig } from '../config/config.ts';
 import { type Problem, type ProblemClass, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { contentHash } from '../model/content-hash.ts';
 import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type Kind, parametersLabel, problemKinds } from '../observe/problems.ts';
-import type { Plain, UpstreamTls } from './service.ts';
+import type { Plain } from './service.ts';
 
 /** Names of resources that a text has at most. */
 export const namesTold = 3;
@@ -66,7 +67,7 @@ export function command(verb: string, ...words: readonly string[]): string {
 export const fileCommand = (verb: string, file: string): string => command(verb, resolve(file));
 
 /** From the relay's machine, as the relay connects: is there anything at this address, and which certificate does it show? */
-export function reach(kind: string, endpoint: string, tls: UpstreamTls | undefined): string {
+export function reach(kind: string, endpoint: string, tls: AdsUpstreamConfig['tls']): string {
   if (kind === 'filesystem') return fileCommand('ls -l', endpoint);
   if (endpoint.startsWith('unix:')) return fileCommand('ls -l', endpoint.slice('unix:'.length));
   if (endpoint === '') return '';

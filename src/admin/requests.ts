@@ -185,20 +185,11 @@ export function operatorOf({ socket }: IncomingMessage): string {
 export const verbs = ['freeze', 'unfreeze', 'release', 'promote', 'discard'] as const;
 
 /** What an operator does to changes: of a type and an upstream, or (undefined) of all. */
-export interface Operation {
-  readonly verb: (typeof verbs)[number];
-  readonly type: TypeUrl | undefined;
-  readonly upstream: string | undefined;
-  readonly reason: string;
-  /** To promote from; undefined: from whichever it is. */
-  readonly wave: number | undefined;
-  /** Who. */
-  readonly operator: string;
-}
+export type Operation = ReturnType<typeof operationOf>;
 
 /** Throws INVALID_ARGUMENT without a reason: the log must say why. */
 export function operationOf(
-  verb: Operation['verb'],
+  verb: (typeof verbs)[number],
   {
     upstream,
     type,
@@ -206,14 +197,16 @@ export function operationOf(
     wave = 0,
   }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'> & Partial<Pick<Request<'promote'>, 'wave'>>,
   operator: string,
-): Operation {
+) {
   if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
   return {
     verb,
     type: optionalType(type),
     upstream: upstream === '' ? undefined : upstream,
     reason,
+    /** To promote from; undefined: from whichever it is. */
     wave: wave === 0 ? undefined : wave,
+    /** Who. */
     operator,
   };
 }

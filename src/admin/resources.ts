@@ -5,8 +5,8 @@ import type { ListedClient } from '../downstream/services.ts';
 import {
   type GetResourceResponseSchema,
   type NackStatus,
-  type ResourceSummary,
   ResourceSummarySchema,
+  type ResourceVariant,
   ResourceVariantSchema,
   type VariantSummary,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -51,7 +51,7 @@ export function listResources(
     throw invalid(`page_token: ${expectedText('the next_page_token of an answer', pageToken)}`);
   }
   return slices.run(async (pace) => {
-    const found: Found[] = [];
+    const found: { type: string; name: string; cached: CachedResource }[] = [];
     for (const [url, table] of relay.store.tables) {
       const type = typeInfo(url).short;
       if ((only !== undefined && url !== only) || type < after[0]) continue;
@@ -62,7 +62,12 @@ export function listResources(
       }
     }
     const rest = await sortedInSlices(found, (a, b) => compare([a.type, a.name], [b.type, b.name]), pace);
-    const rows = Iterator.from(rest.slice(0, pageSize)).map(summary);
+    const rows = Iterator.from(rest.slice(0, pageSize)).map(({ cached, ...of }) =>
+      create(ResourceSummarySchema, {
+        ...of,
+        variants: [...cached.variants.values().map(variantSummary)],
+      }),
+    );
     return new Listed({}, { field: 'resources', rows }, (written) => {
       const last = written < rest.length ? rest[written - 1] : undefined;
       const token = last && Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url');
@@ -70,15 +75,6 @@ export function listResources(
     });
   });
 }
-
-interface Found {
-  readonly type: string;
-  readonly name: string;
-  readonly cached: CachedResource;
-}
-
-const summary = ({ type, name, cached }: Found): ResourceSummary =>
-  create(ResourceSummarySchema, { type, name, variants: [...cached.variants.values().map(variantSummary)] });
 
 /** The control plane's version, and what is the same everywhere. Nobody can guess a secret by it. */
 const versionsOf = ({ type, version, deltaVersion }: Pick<Variant, 'type' | 'version' | 'deltaVersion'>) => ({
@@ -143,12 +139,7 @@ type Answered = Listed<typeof GetResourceResponseSchema>;
 /** Of the JSON of one resource: it is one string of the answer, and is written at once. */
 const maxCharacters = 4 << 20;
 
-interface Shown {
-  readonly variant: Variant;
-  readonly upstream: string;
-  readonly state: string;
-  readonly error: string;
-}
+type Shown = Pick<ResourceVariant, 'upstream' | 'state' | 'error'> & { readonly variant: Variant };
 
 /** Every variant of a resource that is cached. NOT_FOUND: there is none. */
 export function cachedVariants(

@@ -9,6 +9,7 @@ import { systemClock } from '../model/clock.ts';
 import { TimeSlices, Turns } from '../model/time-slices.ts';
 import { encodedResponse, statusJson } from '../wire/client-status.ts';
 import { answered, type Long, maxAnswerBytes, takerKey, written } from './answers.ts';
+import { ALL_CLIENTS } from './csds.ts';
 import { type Methods, operationOf, operatorKey, valueOf, verbs } from './requests.ts';
 import type { Answer, Awaitable, Call, ClientMethods, Inspector } from './service.ts';
 
@@ -20,7 +21,6 @@ const { method } = AdminService;
 type Operations = Methods[(typeof verbs)[number]];
 
 export function adminRoutes(router: ConnectRouter, inspector: Inspector, failed: Failed): void {
-  const { changes } = inspector;
   clientRoutes(router, inspector, () => inspector.status(), failed);
   const unary = unaryOn(router, failed);
   // What an operator decides about changes: with a warning if a restart would lose it.
@@ -34,9 +34,9 @@ export function adminRoutes(router: ConnectRouter, inspector: Inspector, failed:
   unary(method.explainClient, (request) => inspector.explainClient(request));
   unary(method.listResources, (request) => inspector.listResources(request));
   unary(method.listMatches, (request) => inspector.listMatches(request));
-  unary(method.history, (request) => changes.history(request));
-  unary(method.diff, (request) => changes.diff(request));
-  unary(method.rollback, (request, call) => kept(changes.rollback(request, call)));
+  unary(method.history, (request) => inspector.history(request));
+  unary(method.diff, (request) => inspector.diff(request));
+  unary(method.rollback, (request, call) => kept(inspector.rollback(request, call)));
   unary(method.check, (request) => inspector.check(request));
   unary(method.setLogLevel, (request, call) => inspector.setLogLevel(request, call));
   unary(method.releaseRemovals, (request) => inspector.releaseRemovals(request));
@@ -100,7 +100,9 @@ export function adminCsdsRoutes(router: ConnectRouter, inspector: Inspector, fai
       const type = context.requestHeader.get('content-type') ?? '';
       const isBody = taker !== undefined && !type.startsWith('application/grpc');
       const pieces = await turns.run(undefined, async () => {
-        const found = valueOf(await inspector.clientStatus(request, maxAnswerBytes));
+        const found = valueOf(
+          await inspector.clientStatus({ scope: ALL_CLIENTS, request, maxBytes: maxAnswerBytes }),
+        );
         return isBody && type.includes('json')
           ? valueOf(await slices.run((pace) => statusJson(found, bound, pace)))
           : found;

@@ -1,16 +1,14 @@
 import type { Message, MessageShape } from '@bufbuild/protobuf';
+import type { AdsUpstreamConfig, Config } from '../config/config.ts';
 import type { UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import type { ClientStatusRequest } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { Result } from '../model/result.ts';
 import type { CertificateState } from '../observe/certificates.ts';
 import type { Figure, Recent } from '../observe/figures.ts';
 import type { RecentLine } from '../observe/log.ts';
-import type { EncodedStatus } from '../wire/client-status.ts';
-import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { Long } from './answers.ts';
+import type { ClientStatusQuery, ClientStatusResult } from './csds.ts';
 import type { Method, Methods, Operation, Request } from './requests.ts';
 
 /** Answers with a list that may be long: it is written row by row. */
@@ -57,12 +55,6 @@ export interface ClientMethods
   tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage>;
 }
 
-/** What has changed. */
-export interface Changes extends Handlers<'history' | 'diff' | 'rollback'> {
-  /** Of the newest change; 0: there was none yet. */
-  readonly revision: number;
-}
-
 /** All that the admin listener knows of the relay. */
 export interface Inspector
   extends ClientMethods,
@@ -71,12 +63,25 @@ export interface Inspector
       | 'explainClient'
       | 'listResources'
       | 'listMatches'
+      | 'history'
+      | 'diff'
+      | 'rollback'
       | 'releaseRemovals'
       | 'setLogLevel'
       | 'check'
     > {
-  readonly changes: Changes;
-  readonly page: PageSource;
+  /** What the status page shows beside what the commands do. */
+  readonly page: {
+    facts(): PageFacts;
+    /** The last five minutes. */
+    figures(): readonly Figure[];
+    /** The last lines of the log, the newest first. */
+    lines(): readonly RecentLine[];
+    /** The upstream that serves a name, a glob or the wildcard of a type (a short name or a type URL). */
+    upstreamOf(type: string, selector: string): string | undefined;
+  };
+  /** Of the newest change; 0: there was none yet. */
+  revision(): number;
   ready(): ReadinessReport;
   /** Those of `status`, for probes: as of a few seconds ago. Undefined: not known yet. */
   problems(): Awaitable<readonly Plain<Problem>[] | undefined>;
@@ -88,8 +93,8 @@ export interface Inspector
   configDump(): unknown;
   /** The Prometheus text format. */
   metricsText(): Awaitable<string>;
-  /** CSDS (protocol §9), of all clients and of the relay itself. RESOURCE_EXHAUSTED: that would be too large. */
-  clientStatus(request: ClientStatusRequest, maxBytes: number): Awaitable<Result<EncodedStatus, GrpcStatus>>;
+  /** CSDS (protocol §9), within a scope. The relay's own view is only in answers about all clients. */
+  clientStatus(query: ClientStatusQuery): Awaitable<ClientStatusResult>;
 }
 
 /** Where a change stands. */
@@ -101,30 +106,13 @@ export interface ReadinessReport {
   readonly rollout: RolloutSummary | undefined;
   /** Why not, for people; empty when ready. */
   readonly reason: string;
-  readonly upstreams: readonly UpstreamReadiness[];
-}
-
-/** As in Status. */
-type UpstreamReadiness = Plain<UpstreamStatus> & {
-  /** The relay is not ready before this one was connected once. */
-  readonly required: boolean;
-  /** What is otherwise odd about it; empty: nothing. */
-  readonly warning: string;
-};
-
-/** Something that a limit of the configuration bounds. */
-export interface Usage {
-  /** The key of the configuration. */
-  readonly name: string;
-  readonly used: number;
-  readonly limit: number;
-}
-
-/** How the relay connects to an upstream over TLS: paths of PEM files, and the name that it asks for. */
-export interface UpstreamTls {
-  readonly ca: string | undefined;
-  readonly identity: { readonly certificate: string; readonly privateKey: string } | undefined;
-  readonly serverName: string | undefined;
+  /** As in Status. */
+  readonly upstreams: readonly (Plain<UpstreamStatus> & {
+    /** The relay is not ready before this one was connected once. */
+    readonly required: boolean;
+    /** What is otherwise odd about it; empty: nothing. */
+    readonly warning: string;
+  })[];
 }
 
 /** What the status page and the list of problems need beside the rest of Status. Times are milliseconds since the epoch. */
@@ -135,67 +123,48 @@ export interface PageFacts {
   readonly configuredAt: number;
   readonly startedAt: number;
   readonly readOnly: boolean;
-  readonly usage: readonly Usage[];
+  /** Of what limits of the configuration bound, by their keys. */
+  readonly usage: readonly { readonly name: string; readonly used: number; readonly limit: number }[];
   /** limits.max_work_per_peer, in milliseconds. */
   readonly workPerPeerMs: number;
   /** Of all processes: several have those of one listener. */
   readonly certificates: readonly CertificateState[];
   /** The last version of the configuration, if it is not in force. */
-  readonly refusedConfiguration: RefusedConfiguration | undefined;
-  /** Undefined: nothing is persisted. */
-  readonly disk: DiskFacts | undefined;
-  readonly recent: Recent;
-  /** What was discarded, and upstream still says. Undefined: nothing. */
-  readonly discarded: DiscardedFacts | undefined;
-  /** As configured. */
-  readonly rollout: { readonly mode: 'AUTOMATIC' | 'MANUAL'; readonly maxWaitMs: number } | undefined;
-  /** Control planes as configured, by name. */
-  readonly controlPlanes: ReadonlyMap<string, ControlPlaneFacts>;
-}
-
-export interface ControlPlaneFacts {
-  /** `PER_PARAMETERS`: it has a session for each parameter set. */
-  readonly variants: string;
-  readonly maxRemovalHoldMs: number;
-  readonly tls?: UpstreamTls | undefined;
-}
-
-export interface RefusedConfiguration {
-  readonly file: string;
-  readonly problems: readonly string[];
-  readonly since: number;
-}
-
-/** Names of which nobody gets what upstream says. */
-export interface DiscardedFacts {
-  readonly names: number;
-  /** Short names, sorted. */
-  readonly types: readonly string[];
-  readonly upstreams: readonly string[];
-  /** Where it is one. */
-  readonly only: { readonly type: string; readonly name: string } | undefined;
-  /** The operators', or what was found bad, joined; empty: they are not known. */
-  readonly reason: string;
-}
-
-export interface DiskFacts {
-  readonly path: string;
-  /** `unread`: rollout.json could not be read at the start. Undefined: the last write succeeded. */
-  readonly failing:
-    | { readonly what: 'cache' | 'rollout' | 'unread'; readonly reason: string; readonly since: number }
+  readonly refusedConfiguration:
+    | { readonly file: string; readonly problems: readonly string[]; readonly since: number }
     | undefined;
-  readonly lagSeconds: number;
-}
-
-/** What the status page shows beside what the commands do. */
-export interface PageSource {
-  facts(): PageFacts;
-  /** The last five minutes. */
-  figures(): readonly Figure[];
-  /** The last lines of the log, the newest first. */
-  lines(): readonly RecentLine[];
-  /** The upstream that serves a name, a glob or the wildcard of a type (a short name or a type URL). */
-  upstreamOf(type: string, selector: string): string | undefined;
+  /** Undefined: nothing is persisted. */
+  readonly disk:
+    | {
+        readonly path: string;
+        /** `unread`: rollout.json could not be read at the start. Undefined: the last write succeeded. */
+        readonly failing:
+          | { readonly what: 'cache' | 'rollout' | 'unread'; readonly reason: string; readonly since: number }
+          | undefined;
+        readonly lagSeconds: number;
+      }
+    | undefined;
+  readonly recent: Recent;
+  /** Names of which nobody gets what upstream says, because it was discarded. Undefined: there are none. */
+  readonly discarded:
+    | {
+        readonly names: number;
+        /** Short names, sorted. */
+        readonly types: readonly string[];
+        readonly upstreams: readonly string[];
+        /** Where it is one. */
+        readonly only: { readonly type: string; readonly name: string } | undefined;
+        /** The operators', or what was found bad, joined; empty: they are not known. */
+        readonly reason: string;
+      }
+    | undefined;
+  /** As configured. */
+  readonly rollout: Pick<NonNullable<Config['rollout']>, 'mode' | 'maxWaitMs'> | undefined;
+  /** Control planes as configured, by name. */
+  readonly controlPlanes: ReadonlyMap<
+    string,
+    Pick<AdsUpstreamConfig, 'variants' | 'maxRemovalHoldMs' | 'tls'>
+  >;
 }
 
 /** A generated message as a plain value: all its fields, nothing else. `truncated` is set where it is written. */

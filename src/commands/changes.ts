@@ -9,6 +9,7 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { formatBytes, verdictText } from '../observe/format.ts';
+import { textTable, type View } from '../observe/text-table.ts';
 import { printableYaml } from '../observe/yaml-text.ts';
 import {
   count,
@@ -22,7 +23,6 @@ import {
   type ValuesOf,
 } from './command.ts';
 import { answer, everyPart, relayCommand } from './relay-command.ts';
-import { textTable, type View } from './terminal.ts';
 
 /** How many names of a change a line shows. */
 const shownNames = 3;

@@ -3,8 +3,9 @@ import { parseDuration } from '../config/duration.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, nearest, printable, unknownWord } from '../model/text.ts';
 import { knownTypes, typeByName, unknownType } from '../model/types.ts';
+import { wrapped } from '../observe/text-table.ts';
 import { version } from '../package/files.ts';
-import { columnsOf, processTerminal, type Terminal, wrapped } from './terminal.ts';
+import { columnsOf, processTerminal, type Terminal } from './terminal.ts';
 
 /** A flag as it is declared, once: reading it, its line in the help, completion and docs/reference come from this. */
 export interface Flag<Value = unknown> {
@@ -136,8 +137,9 @@ export const required = <Value>(flag: Flag<Value>): Flag<Value> => ({
 /** The flags do not go together: exit 2, the usage line on stderr. */
 export class UsageError extends Error {}
 
-/** What of a command its help, completion and the reference tell. */
-interface About {
+const none = {} as const;
+
+export interface Definition<Declared extends Flags, Shared extends Flags = typeof none> {
   readonly name: string;
   /** For the list of commands. */
   readonly does: string;
@@ -148,21 +150,19 @@ interface About {
   /** What may follow it beside flags: left out, nothing. */
   readonly operands?: { readonly most: number; readonly words: readonly string[] };
   readonly exit: string;
-}
-
-const none = {} as const;
-
-/** What a command is called with beside its flags. */
-interface Call<Shared extends Flags> {
-  readonly terminal: Terminal;
-  readonly operands: readonly string[];
-  readonly shared: ValuesOf<Shared>;
-}
-
-export interface Definition<Declared extends Flags, Shared extends Flags = typeof none> extends About {
   readonly flags: Declared;
-  readonly run: (values: ValuesOf<Declared>, call: Call<Shared>) => Promise<number | UsageError> | UsageError;
+  readonly run: (
+    values: ValuesOf<Declared>,
+    call: {
+      readonly terminal: Terminal;
+      readonly operands: readonly string[];
+      readonly shared: ValuesOf<Shared>;
+    },
+  ) => Promise<number | UsageError> | UsageError;
 }
+
+/** What of a command its help, completion and the reference tell. */
+type About = Omit<Definition<Flags>, 'flags' | 'run'>;
 
 /** A command: called with what follows its name; resolves with the exit code. */
 export interface Command extends Pick<About, 'does' | 'operands'> {
@@ -218,13 +218,8 @@ export function commandWith<const Shared extends Flags, const Declared extends F
 /** Longer lines are hard to read. */
 const widestHelp = 100;
 
-interface Read {
-  readonly texts: ReadonlyMap<string, readonly string[]>;
-  readonly operands: readonly string[];
-}
-
 /** node:util parseArgs, whose own messages have no hints. */
-export function parse(argv: readonly string[], flags: Flags, most = 0): Result<Read> {
+export function parse(argv: readonly string[], flags: Flags, most = 0) {
   const options = Object.fromEntries(
     Object.entries(flags).map(([name, { value, short }]) => [
       name,
@@ -252,12 +247,7 @@ export function parse(argv: readonly string[], flags: Flags, most = 0): Result<R
   return ok({ texts, operands });
 }
 
-interface Token {
-  readonly name: string;
-  readonly rawName: string;
-  readonly value?: string | undefined;
-  readonly inlineValue?: boolean | undefined;
-}
+type Token = Extract<NonNullable<ReturnType<typeof parseArgs>['tokens']>[number], { kind: 'option' }>;
 
 function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): string | undefined {
   const flag = Object.hasOwn(flags, name) ? flags[name] : undefined;
@@ -267,7 +257,7 @@ function problemOf({ name, rawName, value, inlineValue }: Token, flags: Flags): 
   // Of a variable of the shell that is not set. Without it the command would be about everything.
   if (value === '') return `the value of ${rawName} is empty`;
   // `--type --name x`: the value was forgotten.
-  return inlineValue === true || !/^-./.test(value)
+  return inlineValue || !/^-./.test(value)
     ? undefined
     : `the value of ${rawName} is missing (if it begins with "-", write ${rawName}=${value})`;
 }
@@ -278,7 +268,10 @@ function unknownFlag(rawName: string, names: readonly string[]): string {
   return `unknown flag ${JSON.stringify(rawName)}${hint}`;
 }
 
-function valuesOf<Declared extends Flags>(flags: Declared, given: Read['texts']): Result<ValuesOf<Declared>> {
+function valuesOf<Declared extends Flags>(
+  flags: Declared,
+  given: ReadonlyMap<string, readonly string[]>,
+): Result<ValuesOf<Declared>> {
   const values = new Map<string, unknown>();
   for (const [name, flag] of Object.entries(flags)) {
     const read = flag.read(given.get(name) ?? [], `--${name}`);

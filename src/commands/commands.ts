@@ -1,22 +1,18 @@
+import { wrapped } from '../observe/text-table.ts';
 import { version } from '../package/files.ts';
 import { diff, history } from './changes.ts';
-import { clients } from './clients.ts';
 import { type Command, defineCommand, toggle } from './command.ts';
 import { completionOf } from './completion.ts';
 import { context } from './context.ts';
-import { explain } from './explain.ts';
-import { load } from './load.ts';
-import { log } from './log.ts';
 import { faultyNode } from './node-version.ts';
-import { check, discard, freeze, promote, release, rollback, unfreeze } from './operations.ts';
+import { check, discard, freeze, log, promote, release, rollback, unfreeze } from './operations.ts';
 import { reach } from './reach.ts';
-import { get, resources } from './resources.ts';
+import { explain, get, resources } from './resources.ts';
 import { run } from './run.ts';
-import { status } from './status.ts';
-import { tap } from './tap.ts';
-import { columnsOf, processTerminal, wrapped } from './terminal.ts';
+import { clients, load, status } from './status.ts';
+import { columnsOf, processTerminal } from './terminal.ts';
 import { validate } from './validate.ts';
-import { wait } from './wait.ts';
+import { tap, wait } from './wait.ts';
 
 /** Its modules are loaded when it starts: no other command waits for them. */
 export const demo = defineCommand({

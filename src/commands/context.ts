@@ -5,11 +5,12 @@ import * as z from 'zod';
 import type { Environment } from '../config/document.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, printable, unknownWord } from '../model/text.ts';
+import { type Column, textTable } from '../observe/text-table.ts';
 import { makeDirectory } from '../package/files.ts';
 import { explainError } from '../wire/node-error.ts';
 import { defineCommand, type Flag, file, text, UsageError, type ValuesOf } from './command.ts';
 import { type Output, outputFlags, outputOf, type Shown, written } from './output.ts';
-import { type Column, type Terminal, textTable } from './terminal.ts';
+import { type Terminal } from './terminal.ts';
 
 // Which relay a command asks: by its flags, else by the environment, else by the context in use, else the one of this
 // machine.

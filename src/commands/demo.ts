@@ -1,6 +1,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setTimeout as pause } from 'node:timers/promises';
 import { create, fromBinary, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { ConnectError } from '@connectrpc/connect';
 import { Client, type ClientDuplexStream, credentials } from '@grpc/grpc-js';
@@ -62,8 +63,9 @@ async function show(files: DemoFiles, once: boolean, terminal: Terminal): Promis
   terminal.out(`A relay over ${files.resources} and three clients that ask it for everything.\n\n`);
   const clients = sampleClients.map((sample) => startClient(sample, xds, admin, terminal));
   try {
+    const tooLate = pause(everythingTimeoutMs, 'too late' as const, { ref: false });
     const everything = Promise.all(clients.map((one) => one.everything));
-    const outcome = await Promise.race([everything, interrupted.promise, timeout(everythingTimeoutMs)]);
+    const outcome = await Promise.race([everything, interrupted.promise, tooLate]);
     if (outcome === 'too late') {
       terminal.err(`the clients did not get everything within ${everythingTimeoutMs / 1000} s\n`);
       return 1;
@@ -204,12 +206,6 @@ function epilogue(xds: string, admin: string, files: DemoFiles | undefined): str
     '',
   );
   return lines.join('\n');
-}
-
-function timeout(milliseconds: number): Promise<'too late'> {
-  return new Promise((resolve) => {
-    setTimeout(() => resolve('too late'), milliseconds).unref();
-  });
 }
 
 /** What the sample clients ask for: everything of these types, in the order in which Envoy would. */

@@ -1,7 +1,8 @@
 import { printableJson } from '../model/text.ts';
+import { type View } from '../observe/text-table.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { oneOf, toggle, UsageError } from './command.ts';
-import { type Terminal, type View, viewOf } from './terminal.ts';
+import { type Terminal, viewOf } from './terminal.ts';
 
 /** What a command shows. */
 export interface Shown {

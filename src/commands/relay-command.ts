@@ -7,6 +7,7 @@ import type { Environment } from '../config/document.ts';
 import { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { printable, withoutUserinfo } from '../model/text.ts';
+import { type View } from '../observe/text-table.ts';
 import { errorCode, explainError } from '../wire/node-error.ts';
 import {
   type Command,
@@ -19,7 +20,7 @@ import {
 } from './command.ts';
 import { flagNames, isHttps, type Place, type RelayFlags, relayFlags, relayOf } from './context.ts';
 import { outputFlags, outputOf, type Shown, written } from './output.ts';
-import { firstSignal, type Terminal, type View, viewOf } from './terminal.ts';
+import { firstSignal, type Terminal, viewOf } from './terminal.ts';
 
 /** Milliseconds. */
 const rpcTimeoutMs = 10_000;

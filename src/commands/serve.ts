@@ -82,7 +82,7 @@ async function untilDrained(
   }
   const failed = (error: unknown): void => log.error('the watchdog has exited', { error });
   // Not before: a start in one turn may take long on a busy machine, and the next one would take as long.
-  const watchdog = startWatchdog(config.watchdog, { format, failed });
+  const watchdog = startWatchdog(config.watchdog, format, failed);
   const distributary = started.value;
   for (const { name, address } of distributary.listeners) terminal.out(`listening ${name} ${address}\n`);
   const { environment } = terminal;

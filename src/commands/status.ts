@@ -1,11 +1,13 @@
-import type { StatusResponse, UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
+import { clientsText, isMissing, statusText } from '../admin/status-text.ts';
+import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
+import { clientStates } from '../model/subscription.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
-import { ago, canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
-import { lasting, readyText, sentence, worstOf } from '../observe/problems.ts';
-import { toggle } from './command.ts';
-import { answer, relayCommand } from './relay-command.ts';
-import { type Painted, painted, textTable, type View, wrapped } from './terminal.ts';
+import { errorShare, perSecond } from '../observe/format.ts';
+import { parametersLabel, sentence, worstOf } from '../observe/problems.ts';
+import { type Painted, painted, textTable, type View } from '../observe/text-table.ts';
+import { count, oneOf, text, toggle, type } from './command.ts';
+import { answer, everyPart, relayCommand } from './relay-command.ts';
 
 export const status = relayCommand({
   name: 'status',
@@ -45,190 +47,99 @@ const checked = {
   critical: { word: 'CRITICAL', code: 2 },
 } as const;
 
-/** `now` is milliseconds since the epoch. */
-function statusText(response: StatusResponse, now: number, view: View): string {
-  const { paint } = view;
-  const { ready, reason, clients, pollingClients, problems, moreProblems } = response;
-  const state = ready
-    ? paint('green', readyText(true, problems, moreProblems))
-    : paint('red', `not ready: ${printable(reason)}`);
-  const sections = [
-    [
-      `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
-      wrapped(printable(sentence(clients + pollingClients, problems, moreProblems, now)), view.columns, 2),
-      `clients: ${clientsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
-      `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
-    ].join('\n'),
-    problemsText(response, now, view),
-    rolloutText(response, now),
-    upstreamsText(response, now, view),
-    workersText(response, view),
-    typesText(response, view),
-    accountsText(response, view),
-  ];
-  return sections.filter((section) => section !== '').join('\n\n');
-}
+export const clients = relayCommand({
+  name: 'clients',
+  does: 'lists connected clients, what they were sent, and whether they accepted it',
+  about: `Lists the clients that are connected, those that rejected something first: one line for each stream. Its id is what
+--client of explain, get, diff and tap takes. A client that polls (REST, Fetch) has a line until it has not polled for
+three of its own intervals; tap does not show polls.`,
+  flags: {
+    node: text('ID', 'only those of this node; * matches any characters'),
+    type: type('only those that subscribe to this type'),
+    state: oneOf(
+      'S',
+      clientStates,
+      'only those with a type (or with that --type) in this state: SYNCED (acknowledged), STALE (sent, and not acknowledged yet), ERROR (rejected), NOT_SENT or MISSING (something it subscribes to does not exist for it: explain says why); case does not matter',
+    ),
+    wave: count(
+      'N',
+      'only those that get the change that waits in this wave; one more than there are: those that get it with everybody',
+      0,
+    ),
+    limit: count('N', 'list at most N', 0),
+  },
+  watch: true,
+  exit: '0, even if there is none; 1 if the relay does not answer.',
+  ask:
+    ({ state = '', limit: most, ...asked }) =>
+    async ({ rpc }) => {
+      let silent: string | undefined;
+      const part = async (offset: number, listed: number): Promise<ListClientsResponse> => {
+        const limit = most === 0 ? 0 : most - listed;
+        const listing = await rpc.listClients({ ...asked, state, limit, offset });
+        silent ??= listing.noAnswer;
+        return listing;
+      };
+      const whole = await everyPart('clients', 'nextOffset', part);
+      const response = silent === undefined ? whole : { ...whole, noAnswer: silent };
+      const text = async (view: View): Promise<string> => {
+        const missing = response.clients.some((client) => client.types.some(isMissing))
+          ? (await rpc.listClasses({})).problems.filter(({ kind }) => kind === 'MISSING')
+          : [];
+        return clientsText(response, missing, view, Date.now());
+      };
+      return answer(response, text);
+    },
+});
 
-/** What is wrong, the worst first, with what to type. */
-function problemsText(
-  { problems, moreProblems }: StatusResponse,
-  now: number,
-  { paint, columns }: View,
+export const load = relayCommand({
+  name: 'load',
+  does: 'shows requests, errors and drops that clients report, by cluster and class',
+  about: `Shows what clients have reported of their requests (LRS) in the last half a minute to minute. A client reports if its
+control plane asks for it, or with rollout.traffic. -o json has the counts, and over how many seconds they are.`,
+  flags: {
+    cluster: text('C', 'only this cluster; * matches any characters'),
+    class: text(
+      'K',
+      'only this class of clients: KEY=VALUE of one of its parameters, or the id that -o json shows',
+    ),
+  },
+  watch: true,
+  exit: '0, even if there is none; 1 if the relay does not answer.',
+  ask:
+    (asked) =>
+    async ({ rpc }) => {
+      const response = await rpc.load(asked);
+      const isFiltered = asked.cluster !== '' || asked.class !== '';
+      return answer(response, (view) => loadText(response, isFiltered, view));
+    },
+});
+
+function loadText(
+  { loads, total, seconds, noAnswer }: LoadResponse,
+  isFiltered: boolean,
+  view: View,
 ): string {
-  const lines = problems.flatMap(({ severity, title, since: from, detail, commands, runbook }) => {
-    const lasts = lasting(from, now);
-    const colour = severity === 'critical' ? 'red' : 'yellow';
-    const name = severity === 'info' ? severity : paint(colour, severity);
-    return [
-      wrapped(`${name}: ${printable(title)}${lasts === '' ? '' : ` (${lasts})`}`, columns, 2),
-      ...(detail === '' ? [] : [wrapped(`\u00A0\u00A0${errorLine(detail)}`, columns, 2)]),
-      ...commands.map((command) => `  $ ${printable(command)}`),
-      `  see docs/runbooks/${runbook}.md`,
-    ];
-  });
-  const more = moreProblems === 0 ? [] : [`and ${counted(moreProblems, 'more problem')}`];
-  return [...lines, ...more].join('\n');
-}
-
-function clientsText({ clients, pollingClients }: StatusResponse): string {
-  const streams = counted(clients, 'stream');
-  return pollingClients === 0 ? streams : `${streams}, ${pollingClients} polling`;
-}
-
-/** Where a change stands; nothing while there is none. */
-function rolloutText({ rollout, waveClients }: StatusResponse, now: number): string {
-  if (rollout === undefined) return '';
-  const { state, reason, pending, queued, queuedTypes, queuedHeld, wave, waves } = rollout;
-  if (state === 'IDLE' && pending === 0) return '';
-  const why = reason === '' || state === 'IDLE' ? '' : `: ${errorLine(reason)}`;
-  const where =
-    wave === 0 || waves < 2 || queuedHeld ? '' : `, wave ${wave} of ${waves}${endText(rollout, now)}`;
-  return [
-    `rollout: ${state} for ${since(rollout.since, now)}${where}${why}`,
-    ...pendingLines(rollout),
-    ...(queued === 0
-      ? []
-      : [
-          `queued: ${counted(queued, 'name')} (${queuedTypes.join(', ')}) until the change before it has ended`,
-        ]),
-    ...(waves < 2 ? [] : waveClients.map((clients, index) => waveLine(clients, index + 1, rollout))),
-  ].join('\n');
-}
-
-/** How many are in a wave, what they say, and how long it takes from then on. */
-function waveLine(
-  { clients, accepted, rejected }: WaveStatus,
-  wave: number,
-  { wave: now, bakeSeconds, waveEnds }: RolloutStatus,
-): string {
-  const said = wave > now ? '' : `; ${accepted} accepted, ${rejected} rejected`;
-  const bake = bakeSeconds[wave - 1];
-  if (bake === undefined) return `everybody else: ${counted(clients, 'client')}`;
-  const isBaking = wave === now && waveEnds !== undefined;
-  const bakes = wave < now || isBaking ? '' : `, bakes ${formatSeconds(bake)}`;
-  return `wave ${wave}: ${counted(clients, 'client')}${said}${wave < now ? ', done' : bakes}`;
-}
-
-function endText({ waveEnds }: RolloutStatus, now: number): string {
-  return waveEnds === undefined
-    ? ''
-    : `, ends in ${formatSeconds(Math.max(0, Date.parse(waveEnds) - now) / 1000)}`;
-}
-
-/** What is pending while the state is IDLE was discarded. */
-function pendingLines({
-  state,
-  canaries,
-  types,
-  upstream,
-  names,
-  pending,
-  masked,
-  reason,
-  checks,
-  traffic,
-}: RolloutStatus): readonly string[] {
-  if (pending === 0) return [];
-  const shown = names.slice(0, 5).map(printable).join(', ') + (names.length > 5 ? ', …' : '');
-  const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${printable(upstream)}: ${shown}`;
-  if (state === 'IDLE') return [`discarded: ${what}${reason === '' ? '' : ` (${errorLine(reason)})`}`];
-  const hidden = masked > 0 && masked < pending ? `; ${masked} of them with nobody` : '';
-  const checked = checks.map((one) => printable(`check ${one.name}: ${one.state}: ${one.reason}`));
-  const traffics = traffic === undefined ? [] : [printable(`traffic: ${traffic.state}: ${traffic.reason}`)];
-  return [`pending: ${what}${hidden}`, `canaries: ${canariesText(state, canaries)}`, ...checked, ...traffics];
-}
-
-function upstreamsText({ upstreams }: StatusResponse, now: number, view: View): string {
-  return textTable(
-    upstreams,
+  const silent = noAnswer === undefined ? '' : `\nIncomplete: ${noAnswer}.`;
+  if (loads.length === 0)
+    return `no client has reported any request${isFiltered ? ' that matches --cluster and --class' : ''}${silent}`;
+  const table = textTable(
+    loads,
     [
-      ['UPSTREAM', 'name'],
-      ['STATE', stateCell],
-      ['DATA', (upstream) => dataCell(upstream, now)],
-      ['ENDPOINT', ({ kind, endpoint }) => `${kind} ${endpoint}`],
-      'sessions',
-      ['LAST ERROR', ({ lastError, staleReason }) => lastError || staleReason],
+      'cluster',
+      ['CLASS', ({ parameters }) => parametersLabel(parameters, undefined, ',')],
+      ['REQUESTS/S', ({ requests }) => perSecond(requests, seconds)],
+      ['ERRORS', errorsCell],
+      ['DROPPED/S', ({ dropped }) => perSecond(dropped, seconds)],
     ],
     view,
   );
+  const rest = total - loads.length;
+  const shown = `${counted(loads.length, 'row')} of the last ${Math.round(seconds)} s`;
+  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
 }
 
-function dataCell({ stale, staleSince, fromSiblingsSince }: UpstreamStatus, now: number): Painted | string {
-  if (!stale) return 'current';
-  const from = fromSiblingsSince === '' ? '' : ', from siblings';
-  return painted('yellow', `out of date for ${since(staleSince, now)}${from}`);
+function errorsCell({ errors, requests }: ClusterLoad): Painted | string {
+  const share = errorShare(errors, requests);
+  return errors === 0 ? share : painted('red', share);
 }
-
-function stateCell({ connected, refusedStreams }: UpstreamStatus): Painted {
-  if (!connected) return painted('red', 'not connected');
-  if (refusedStreams === 0) return painted('green', 'connected');
-  return painted('yellow', `connected, ${counted(refusedStreams, 'refused stream')}`);
-}
-
-/** Only of a relay that has some. */
-function workersText({ workers }: StatusResponse, view: View): string {
-  if (workers.length === 0) return '';
-  return textTable(
-    workers,
-    [
-      ['WORKER', 'number'],
-      ['STATE', ({ listening, pid }) => (listening ? 'listening' : pid === 0 ? 'exited' : 'starting')],
-      ['PROCESS', ({ pid }) => (pid === 0 ? '' : pid)],
-      'clients',
-      'restarts',
-      'lastError',
-    ],
-    view,
-  );
-}
-
-function typesText({ types }: StatusResponse, view: View): string {
-  if (types.length === 0) return 'nothing is cached or subscribed to yet';
-  return textTable(types, ['type', 'resources', 'variants', 'subscriptions', 'ambiguous'], view);
-}
-
-/** Who has most done for it; nothing where nobody stands out. */
-function accountsText({ accounts }: StatusResponse, view: View): string {
-  const heavy = accounts.filter(
-    ({ waits, heldBytes, workPerSecond }) => waits || heldBytes >= muchHeld || workPerSecond >= muchWork,
-  );
-  if (heavy.length === 0) return '';
-  return textTable(
-    heavy,
-    [
-      ['HEAVY PEER', 'key'],
-      'connections',
-      'streams',
-      ['HELD', ({ heldBytes }) => formatBytes(Number(heldBytes))],
-      ['WORK', ({ workPerSecond }) => `${Math.round(workPerSecond)} ms/s`],
-      ['STATE', ({ waits }) => (waits ? painted('yellow', 'throttled') : '')],
-    ],
-    view,
-  );
-}
-
-/** Less is not worth a line. */
-const muchHeld = 16 << 20;
-const muchWork = 50;
-
-const since = (time: string, now: number): string => ago(time, now) ?? 'an unknown time';

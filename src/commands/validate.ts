@@ -16,6 +16,7 @@ import { systemClock } from '../model/clock.ts';
 import { counted, printable } from '../model/text.ts';
 import { notAllowed } from '../observe/missing-text.ts';
 import { parametersLabel } from '../observe/problems.ts';
+import { textTable, type View } from '../observe/text-table.ts';
 import { askCheck } from '../releases/checks.ts';
 import { claims } from '../upstream/claims.ts';
 import { checkResourceFiles } from '../upstream/filesystem/filesystem-upstream.ts';
@@ -24,7 +25,7 @@ import { defineCommand, file, required, text, UsageError } from './command.ts';
 import { certificateFlags, flagNames } from './context.ts';
 import { dataText, outputFlags, outputOf } from './output.ts';
 import { type AdminClient, messageJson, relayClient, withRelay } from './relay-command.ts';
-import { textTable, type View, viewOf } from './terminal.ts';
+import { viewOf } from './terminal.ts';
 
 export const validate = defineCommand({
   name: 'validate',

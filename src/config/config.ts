@@ -1,6 +1,6 @@
 import type * as z from 'zod';
 import type { fileSchema } from './schema.ts';
-import type { ConfigSource } from './source.ts';
+import type { SourceRange } from './source.ts';
 
 /** Lists and mappings within, too. */
 type Immutable<T> = T extends string | number | boolean | undefined
@@ -14,7 +14,19 @@ export interface Config extends Immutable<Omit<Parsed, 'node'>> {
   /** Its metadata is a google.protobuf.Struct in JSON. */
   readonly node: Readonly<Parsed['node']>;
   /** Where it came from, for error messages and /config_dump. */
-  readonly source: ConfigSource;
+  readonly source: {
+    readonly file: string;
+    /** As it was read, secrets and all. */
+    readonly text: string;
+    /** Its plain values, before the schema. */
+    readonly value: unknown;
+    /** Of its text, as `digest` in load.ts. */
+    readonly digest: string;
+    /** The file's keys with every default filled in and secrets redacted (load.ts). */
+    readonly dump: unknown;
+    /** By `pathText`. */
+    readonly places: ReadonlyMap<string, SourceRange>;
+  };
 }
 
 export type UpstreamConfig = Config['upstreams'][number];

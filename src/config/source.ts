@@ -23,21 +23,6 @@ export interface UnplacedProblem {
   readonly aboutKey?: boolean;
 }
 
-/** Where a configuration came from. */
-export interface ConfigSource {
-  readonly file: string;
-  /** As it was read, secrets and all. */
-  readonly text: string;
-  /** Its plain values, before the schema. */
-  readonly value: unknown;
-  /** Of its text, as `digest` in load.ts. */
-  readonly digest: string;
-  /** The file's keys with every default filled in and secrets redacted (load.ts). */
-  readonly dump: unknown;
-  /** By `pathText`. */
-  readonly places: ReadonlyMap<string, SourceRange>;
-}
-
 /** Where an entry is: its key (list items have none), and its value. */
 export interface SourceRange {
   readonly key: Position | undefined;

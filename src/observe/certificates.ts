@@ -1,27 +1,12 @@
-import * as z from 'zod';
 import { shorten } from '../model/text.ts';
 
 /** Whose it is, as labels: what a listener presents, or what the relay presents to an upstream or to its siblings. */
-const owner = z.union([
-  z.strictObject({ listener: z.string() }),
-  z.strictObject({ upstream: z.string() }),
-  z.strictObject({ upstream: z.string(), siblings: z.literal('true') }),
-]);
-export type CertificateOwner = Readonly<z.infer<typeof owner>>;
+export type CertificateOwner =
+  | { readonly listener: string }
+  | { readonly upstream: string; readonly siblings?: 'true' };
 
-/** Plain data. Times are milliseconds since the epoch. */
-export const certificateState = z.object({
-  owner,
-  /** Of an upstream without a client certificate it is the file of the authorities that is followed. */
-  kind: z.enum(['certificate', 'ca']),
-  file: z.string(),
-  /** Of the one in force. Left out: there is none. */
-  expiresAt: z.number().optional(),
-  validFrom: z.number().optional(),
-  /** New files that are refused; the pair before stays in force. */
-  refused: z.object({ error: z.string(), since: z.number() }).optional(),
-});
-export type CertificateState = Readonly<z.infer<typeof certificateState>>;
+/** Plain data, for another process too. Times are milliseconds since the epoch. */
+export type CertificateState = Omit<FollowedCertificate, 'reloads' | 'refuse' | 'stop'>;
 
 /**
  * `certificate of listener xds`, `client certificate for upstream central`, `CA file for upstream central`: to an upstream the
@@ -43,10 +28,19 @@ const listed = (words: Iterable<string>): string => new Intl.ListFormat('en').fo
 
 function ownerText(of: CertificateOwner): string {
   if ('listener' in of) return `listener ${of.listener}`;
-  return 'siblings' in of ? `the siblings of ${of.upstream}` : `upstream ${of.upstream}`;
+  return of.siblings ? `the siblings of ${of.upstream}` : `upstream ${of.upstream}`;
 }
 
-export interface FollowedCertificate extends z.infer<typeof certificateState> {
+export interface FollowedCertificate {
+  readonly owner: CertificateOwner;
+  /** Of an upstream without a client certificate it is the file of the authorities that is followed. */
+  readonly kind: 'certificate' | 'ca';
+  readonly file: string;
+  /** Of the one in force. Left out: there is none. */
+  expiresAt?: number | undefined;
+  validFrom?: number | undefined;
+  /** New files that are refused; the pair before stays in force. */
+  refused?: { readonly error: string; readonly since: number } | undefined;
   /** From 0: increase() does not see a series' first increment. */
   readonly reloads: { success: number; refused: number };
   readonly refuse: (error: string, at: number) => void;

@@ -10,14 +10,8 @@ export function isLogLevel(text: string): text is LogLevel {
   return levels.some((level) => level === text);
 }
 
-/** Another level for a time: for lines about one node, or for all lines. */
-export interface LevelOverride {
-  /** Undefined: all lines. */
-  readonly node: string | undefined;
-  readonly level: LogLevel;
-  /** It holds for so long from now. */
-  readonly milliseconds: number;
-}
+/** Another level for a time, from now: for lines about one node, or (undefined) for all lines. */
+export type LevelOverride = ReturnType<LogLevels['overrides']>[number];
 
 /** Somebody chases a problem: few nodes at a time. */
 export const maxOverrides = 100;
@@ -45,7 +39,7 @@ export class LogLevels {
   }
 
   /** Those in force. */
-  overrides(): readonly LevelOverride[] {
+  overrides() {
     const now = this.#clock.monotonic();
     return [...this.#overrides]
       .map(([node, { level, until }]) => ({ node, level, milliseconds: until - now }))

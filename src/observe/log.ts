@@ -149,17 +149,24 @@ export function logRuntimeWarnings(log: Log): void {
 }
 
 /** One line of the log, kept for the status page. */
-export interface RecentLine {
-  /** Milliseconds since the epoch. */
-  readonly at: number;
-  readonly level: 'info' | 'warn' | 'error';
-  readonly message: string;
-  /** `key=value`, shortened. */
-  readonly fields: string;
-}
+export type RecentLine = ReturnType<typeof recentLine>;
 
 const kept = 50;
 const longest = { message: 300, fields: 400 };
+
+const recentLine = (at: number, level: 'info' | 'warn' | 'error', message: string, fields: Fields) => ({
+  /** Milliseconds since the epoch. */
+  at,
+  level,
+  message: shorten(withoutUserinfo(message), longest.message),
+  /** `key=value`, shortened. */
+  fields: errorText(
+    Object.entries(fields)
+      .map(([key, value]) => `${key}=${textOf(value)}`)
+      .join(' '),
+    longest.fields,
+  ),
+});
 
 /** The same log, whose last lines at the level info and above are kept, whatever level is written. */
 export function withRecentLines(log: Log, now: () => number) {
@@ -174,13 +181,7 @@ export function withRecentLines(log: Log, now: () => number) {
     const keep =
       (level: RecentLine['level']) =>
       (message: string, fields: Fields = {}): void => {
-        const words = Object.entries(fields).map(([key, value]) => `${key}=${textOf(value)}`);
-        lines.push({
-          at: now(),
-          level,
-          message: shorten(withoutUserinfo(message), longest.message),
-          fields: errorText(words.join(' '), longest.fields),
-        });
+        lines.push(recentLine(now(), level, message, fields));
         if (lines.length > kept) lines.shift();
         log[level](message, fields);
       };

@@ -6,7 +6,6 @@ import type { RequestKind } from '../model/subscription.ts';
 import { printable } from '../model/text.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
 import { Certificates, type FollowedCertificate } from './certificates.ts';
-import type { Counters, OwnCounters } from './counters.ts';
 import { rejections } from './rejections.ts';
 import {
   bucketsOf,
@@ -76,7 +75,7 @@ const certificateLabels = ['listener', 'upstream', 'siblings'];
 const ofCertificate = (value: number, { owner: of }: FollowedCertificate, result?: string): Reading =>
   'listener' in of
     ? [value, of.listener, undefined, undefined, result]
-    : [value, undefined, of.upstream, 'siblings' in of ? of.siblings : undefined, result];
+    : [value, undefined, of.upstream, of.siblings, result];
 
 // biome-ignore format: a table, one metric a line
 const ofCertificates = {
@@ -243,21 +242,29 @@ export class Metrics {
   }
 
   /** For the charts of the status page and for problems: sums over all types. */
-  counted(): Omit<Counters, keyof OwnCounters | 'streams' | 'connections'> {
+  counted() {
     const delays = this.#distributions.get('acknowledged_seconds')?.all() ?? [];
     return {
+      /** Responses handed to clients. */
       responses: sum(this.#counted('downstream_responses_total')),
+      /** ACKs by their delay, as `delayBuckets` has it; the last count is what is above them all. */
       acknowledged: [...delayBuckets, Infinity].map((_, index) =>
         delays.reduce((total, { series }) => total + (series.counts[index] ?? 0), 0),
       ),
+      /** NACKs of clients. */
       rejections: sum(this.#counted('downstream_requests_total').filter(([, , kind]) => kind === 'nack')),
-      turnedAway: this.#counted('downstream_rejected_total').map(([count, reason = '']) => [reason, count]),
+      /** Clients that were refused, by the reason (observe/rejections.ts). */
+      turnedAway: this.#counted('downstream_rejected_total').map(
+        ([count, reason = '']) => [reason, count] as const,
+      ),
+      /** Responses and files that the relay refused, by upstream and type, and why the last one was. */
       refusedUpdates: this.#counted('upstream_updates_total').flatMap(
         ([count, upstream = '', type = '', result]) =>
           result === 'rejected'
-            ? [[upstream, type, count, this.#refusals.get(JSON.stringify([upstream, type])) ?? '']]
+            ? [[upstream, type, count, this.#refusals.get(JSON.stringify([upstream, type])) ?? ''] as const]
             : [],
       ),
+      /** Workers that were started in the place of others. */
       restarts: this.count.workerRestarts().value,
       certificates: this.certificates.states(),
     };

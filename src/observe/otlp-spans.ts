@@ -1,5 +1,5 @@
 import { ROOT_CONTEXT, type SpanContext, trace } from '@opentelemetry/api';
-import { type Clock, within } from '../model/clock.ts';
+import { systemClock, within } from '../model/clock.ts';
 import type { Conditions } from './conditions.ts';
 import {
   BatchSpanProcessor,
@@ -11,20 +11,6 @@ import {
   TracerProvider,
 } from './opentelemetry.ts';
 import type { Spans } from './update-traces.ts';
-
-interface OtlpOptions {
-  /** Of the collector; `/v1/traces` is added unless it is there. */
-  readonly endpoint: string;
-  /** 0 to 1. */
-  readonly ratio: number;
-  readonly version: string;
-  /** The relay's. */
-  readonly nodeId: string;
-  /** Undefined: not a worker. */
-  readonly worker: number | undefined;
-  readonly clock: Clock;
-  readonly conditions: Conditions;
-}
 
 /** Spans that wait to be sent; further ones are dropped. Milliseconds else. */
 const bounds = {
@@ -38,9 +24,17 @@ const longestAttribute = 256;
 /** How long the end of the relay waits for the collector. Milliseconds. */
 const lastExportMs = 1000;
 
-/** Spans by OpenTelemetry's SDK. Only `openTraces` imports this module: the SDK is loaded if it is used. */
-export function otlpSpans(options: OtlpOptions): Spans {
-  const { endpoint, ratio, version, nodeId, worker, clock, conditions } = options;
+/**
+ * Spans by OpenTelemetry's SDK. Only `openTraces` imports this module: the SDK is loaded if it is used. `endpoint`: of the
+ * collector; `/v1/traces` is added unless it is there. `ratio`: 0 to 1. `instance`: who the process is.
+ */
+export function otlpSpans(
+  endpoint: string,
+  ratio: number,
+  version: string,
+  instance: string,
+  conditions: Conditions,
+): Spans {
   const exporter = new OTLPTraceExporter({
     url: endpoint.replace(/(?:\/v1\/traces)?\/*$/, '/v1/traces'),
     timeoutMillis: bounds.exportTimeoutMillis,
@@ -49,7 +43,7 @@ export function otlpSpans(options: OtlpOptions): Spans {
     resource: resourceFromAttributes({
       'service.name': 'distributary',
       'service.version': version,
-      'service.instance.id': worker === undefined ? nodeId : `${nodeId}/worker-${worker}`,
+      'service.instance.id': instance,
     }),
     sampler: new ParentBasedSampler({ root: new TraceIdRatioBasedSampler(ratio) }),
     spanLimits: { attributeValueLengthLimit: longestAttribute },
@@ -63,7 +57,7 @@ export function otlpSpans(options: OtlpOptions): Spans {
       const above = parentOf(parent);
       const context = above === undefined ? ROOT_CONTEXT : trace.setSpanContext(ROOT_CONTEXT, above);
       // From the monotonic clock to the epoch.
-      const offset = clock.now() - clock.monotonic();
+      const offset = systemClock.now() - systemClock.monotonic();
       const span = tracer.startSpan(name, { startTime: at + offset, attributes }, context);
       if (!span.isRecording()) return undefined;
       const within = trace.setSpan(ROOT_CONTEXT, span);
@@ -79,7 +73,7 @@ export function otlpSpans(options: OtlpOptions): Spans {
     async stop() {
       // The reason why nobody takes them was logged.
       const exported = provider.shutdown().catch(() => undefined);
-      await within(clock, lastExportMs, exported);
+      await within(systemClock, lastExportMs, exported);
     },
   };
 }

@@ -1,3 +1,4 @@
+import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { Rejection } from '../model/subscription.ts';
 import { ago } from './format.ts';
 
@@ -68,13 +69,10 @@ export function countedLong(count: number, noun: string): string {
 }
 
 /** What the sentence needs of a problem (AdminService's Problem). */
-interface ToldProblem {
-  readonly severity: string;
-  readonly short: string;
-  readonly since: string;
+type ToldProblem = Pick<Problem, 'severity' | 'short' | 'since'> & {
   /** Said too, where there is room for it. */
   readonly why?: string;
-}
+};
 
 /** Of a list that has the worst first. */
 export function worstOf(problems: readonly ToldProblem[]): Severity {

@@ -6,17 +6,21 @@ import { typeInfo } from '../model/types.ts';
 
 export type Attributes = Readonly<Record<string, string | number | boolean>>;
 
-/** A span that is sampled and has begun. Times are by `Clock.monotonic()`. */
-interface OpenSpan {
-  /** A part of it that is over. */
-  child(name: string, from: number, until: number, attributes?: Attributes): void;
-  end(at: number, attributes?: Attributes): void;
-}
-
 /** Where spans go: an OTLP collector, or a test. Nothing waits for it. */
 export interface Spans {
-  /** `parent`: a W3C traceparent. Undefined: the span is not sampled. */
-  start(name: string, at: number, attributes: Attributes, parent?: string): OpenSpan | undefined;
+  /** Times are by `Clock.monotonic()`. `parent`: a W3C traceparent. Undefined: the span is not sampled. */
+  start(
+    name: string,
+    at: number,
+    attributes: Attributes,
+    parent?: string,
+  ):
+    | {
+        /** A part of it that is over. */
+        child(name: string, from: number, until: number, attributes?: Attributes): void;
+        end(at: number, attributes?: Attributes): void;
+      }
+    | undefined;
   /** Sends what is left, for a short time. */
   stop(): Promise<void>;
 }
@@ -45,7 +49,7 @@ const untouched = {
 };
 
 type OpenTrace = typeof untouched & {
-  readonly span: OpenSpan;
+  readonly span: NonNullable<ReturnType<Spans['start']>>;
   readonly deadline: Timer;
   readonly commit: Commit;
   readonly judgedAt: number;

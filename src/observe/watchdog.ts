@@ -16,24 +16,15 @@ export const ticks = {
   aborted: 30,
 } as const;
 
-interface WatchdogConfig {
+/** Milliseconds; undefined: nobody watches. A process with an open debugger (--inspect) may stand still on purpose. */
+export function tickOf({
+  enabled,
+  timeoutMs,
+}: {
   readonly enabled: boolean;
   readonly timeoutMs: number;
-}
-
-/** Milliseconds; undefined: nobody watches. A process with an open debugger (--inspect) may stand still on purpose. */
-export function tickOf({ enabled, timeoutMs }: WatchdogConfig): number | undefined {
+}): number | undefined {
   return enabled && url() === undefined ? timeoutMs / ticks.aborted : undefined;
-}
-
-interface WatchdogOptions {
-  readonly format: LogFormat;
-  /** In each line of the log. */
-  readonly fields?: Readonly<Record<string, unknown>>;
-  /** The event loop has turned: called at once, and once a tick. */
-  readonly turned?: () => void;
-  /** There is no watchdog any more. */
-  readonly failed: (error: unknown) => void;
 }
 
 /** What the thread starts with. */
@@ -45,10 +36,17 @@ export interface WatchdogData {
   readonly fields: Readonly<Record<string, unknown>>;
 }
 
-/** A thread that notices when the event loop of this process stands still. It does not keep the process alive. */
+/**
+ * A thread that notices when the event loop of this process stands still. It does not keep the process alive. `fields`: in
+ * each line of the log. `turned`: the event loop has turned, called at once, and once a tick. `failed`: there is no watchdog
+ * any more.
+ */
 export function startWatchdog(
-  config: WatchdogConfig,
-  { format, fields = {}, turned, failed }: WatchdogOptions,
+  config: Parameters<typeof tickOf>[0],
+  format: LogFormat,
+  failed: (error: unknown) => void,
+  fields: WatchdogData['fields'] = {},
+  turned?: () => void,
 ): Disposable | undefined {
   const tickMs = tickOf(config);
   if (tickMs === undefined) return undefined;

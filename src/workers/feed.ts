@@ -9,8 +9,8 @@ import type { UpstreamSink } from '../model/upstream.ts';
 import type { AdsUpstream } from '../upstream/ads/ads-upstream.ts';
 import { relayUpstream } from '../upstream-set.ts';
 import { type GrpcServer, listenGrpc } from '../wire/http2-server.ts';
+import type { Message } from './ipc-messages.ts';
 import { socketMode } from './private-socket.ts';
-import type { WorkerPorts } from './worker-port.ts';
 
 /**
  * How the primary feeds its workers: with TP2 delta over a Unix socket that only this user can reach, as a relay feeds a
@@ -44,7 +44,7 @@ export function feedConfig(config: Config): Config {
 }
 
 /** The configuration by which a worker serves clients. */
-export function workerConfig(config: Config, ports: WorkerPorts): Config {
+export function workerConfig(config: Config, ports: Message<'start'>['ports']): Config {
   const { rest } = config;
   const { address } = config.xds;
   const xdsPort = address.kind === 'tcp' ? ports.xds : undefined;

@@ -1,4 +1,4 @@
-import type { ListenerAddress } from '../client-serving.ts';
+import type { ClientListeners } from '../client-serving.ts';
 import type { Config } from '../config/config.ts';
 import type { Load } from '../core.ts';
 import type { ParametersKey, TypeUrl } from '../model/brand.ts';
@@ -9,7 +9,6 @@ import type { Member, WaveRules } from '../releases/canaries.ts';
 import type { ReportedAnswers } from '../releases/recorder.ts';
 import type { CanaryStream, Waiting } from '../releases/waiting.ts';
 import type { SharedSessions } from '../wire/tls-sessions.ts';
-import type { WorkerPorts } from './worker-port.ts';
 
 /**
  * The messages between the primary and its workers over node:cluster's IPC: facts without an answer. They are structured
@@ -28,7 +27,13 @@ export type ToWorker =
       readonly kind: 'start';
       /** What is in force. */
       readonly config: Config;
-      readonly ports: WorkerPorts;
+      /**
+       * Where the listeners of the workers listen, now and later; undefined: on a Unix socket, or there is none. `shared`: each
+       * worker listens by itself (SO_REUSEPORT), else all of them through the primary.
+       */
+      readonly ports: Readonly<
+        Record<'xds' | 'rest', { readonly port: number; readonly shared: boolean } | undefined>
+      >;
       /** The sockets' (private-socket.ts). */
       readonly directory: string;
       /** The number of the slot. */
@@ -75,7 +80,7 @@ export type ToWorker =
   | { readonly kind: 'drain'; readonly milliseconds: number };
 
 export type ToPrimary =
-  | { readonly kind: 'listening'; readonly addresses: readonly ListenerAddress[] }
+  | { readonly kind: 'listening'; readonly addresses: ClientListeners['addresses'] }
   /** It cannot start, and ends. All builds understand it. */
   | { readonly kind: 'failed'; readonly reason: string }
   /** What clients have open in this worker. */

@@ -14,7 +14,7 @@ import {
 import { ClientStatusRequestSchema } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
-import { type Counters, readCounters } from '../observe/counters.ts';
+import type { Counters } from '../observe/figures.ts';
 import { readSeries, type Series } from '../observe/series.ts';
 import type { EncodedStatus } from '../wire/client-status.ts';
 import { rpcError } from '../wire/connect.ts';
@@ -49,7 +49,7 @@ export class WorkerClient {
   }
 
   counters(): Answered<Counters> {
-    return answerOf(this.#worker.counters({}).then(({ value }) => readCounters(JSON.parse(value))));
+    return answerOf(this.#worker.counters({}).then(({ value }) => countersOf(JSON.parse(value))));
   }
 
   /** Of one client it ends with the worker. Of all, those of the next worker would be missing: UNAVAILABLE. */
@@ -79,6 +79,13 @@ export class WorkerClient {
     return answerOf(this.#worker.series({}).then(({ value }) => readSeries(JSON.parse(value))));
   }
 }
+
+/** Both ends are of the same build (ipc-messages.ts). */
+function countersOf(value: unknown): Counters {
+  if (isCounters(value)) return value;
+  throw new Error('a worker answers with something else than its counters');
+}
+const isCounters = (value: unknown): value is Counters => typeof value === 'object' && value !== null;
 
 /**
  * CSDS between the primary and its workers. A worker forwards a client's request to the primary, because the answer has

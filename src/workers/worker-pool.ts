@@ -10,12 +10,12 @@ import {
   mergeStatus,
   noSuchClient,
 } from '../admin/local-clients.ts';
-import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing-clients.ts';
+import { mergeAcceptances, NOBODY_MISSING, noAnswer, noAnswerOf } from '../admin/missing.ts';
 import { clientQuery, clientsQuery, optionalType, type Request, valueOf } from '../admin/requests.ts';
 import type { Answer, Call } from '../admin/service.ts';
-import type { ClientServing, ListenerAddress } from '../client-serving.ts';
+import type { ClientListeners, ClientServing } from '../client-serving.ts';
 import type { Config } from '../config/config.ts';
-import type { Core } from '../core.ts';
+import type { Core, Load } from '../core.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
@@ -24,7 +24,7 @@ import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { Turns } from '../model/time-slices.ts';
-import type { CountersOrPid } from '../observe/counters.ts';
+import type { CountersOrPid } from '../observe/figures.ts';
 import { formatSum, type Series, sumSeries } from '../observe/series.ts';
 import { tickOf } from '../observe/watchdog.ts';
 import { mergeEffects } from '../reload-effect.ts';
@@ -34,10 +34,9 @@ import { ASKER_GONE, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import type { Message, ToWorker } from './ipc-messages.ts';
 import { workerSocket } from './private-socket.ts';
+import type { WorkersFleet } from './reporters.ts';
 import type { WorkerClient } from './worker-client.ts';
-import { WorkerLoads } from './worker-loads.ts';
 import { forkWorker, WorkerSlot } from './worker-slot.ts';
-import type { WorkersFleet } from './workers-fleet.ts';
 
 /** Rows that a worker is asked for at once: they are decoded in about 2 ms. */
 const pageRows = 500;
@@ -52,13 +51,6 @@ const tapAgain = 'a worker does not listen yet: tap again to see all clients';
 
 type Directions = Pick<Message<'start'>, 'ports' | 'directory' | 'logFormat'>;
 
-interface Resources {
-  /** What workers connect to. */
-  readonly sockets: AsyncDisposableStack;
-  /** The ports, from other relays. */
-  readonly reserved: AsyncDisposableStack;
-}
-
 /** The workers of a primary: they serve its clients, and what it says of clients is theirs. */
 export class WorkerPool implements ClientServing, ClientsView {
   readonly inWorkers = true;
@@ -68,7 +60,10 @@ export class WorkerPool implements ClientServing, ClientsView {
   readonly #sessions: SessionKeeper;
   /** For clients' health checks: whether the relay is ready. */
   readonly #serving: () => boolean;
-  readonly #resources: Resources;
+  /** What workers connect to. */
+  readonly #sockets: AsyncDisposableStack;
+  /** The ports, from other relays. */
+  readonly #reserved: AsyncDisposableStack;
   readonly #slots: WorkerSlot[] = [];
   #config: Config;
   /** What the workers were asked last about what waits. */
@@ -92,7 +87,8 @@ export class WorkerPool implements ClientServing, ClientsView {
     fleet: WorkersFleet,
     sessions: SessionKeeper,
     serving: () => boolean,
-    resources: Resources,
+    sockets: AsyncDisposableStack,
+    reserved: AsyncDisposableStack,
   ) {
     this.#core = core;
     this.#config = config;
@@ -100,7 +96,8 @@ export class WorkerPool implements ClientServing, ClientsView {
     this.#fleet = fleet;
     this.#sessions = sessions;
     this.#serving = serving;
-    this.#resources = resources;
+    this.#sockets = sockets;
+    this.#reserved = reserved;
     for (let number = 1; number <= config.workers; number++) this.#slots.push(this.#slot(number));
     this.#loads = new WorkerLoads(this.#slots, config.limits);
     core.logLevels.onChange(() => this.#send(this.#logLevels()));
@@ -121,7 +118,7 @@ export class WorkerPool implements ClientServing, ClientsView {
   }
 
   /** The addresses on which the workers listen; none while no worker does. */
-  get addresses(): readonly ListenerAddress[] {
+  get addresses(): ClientListeners['addresses'] {
     return this.#slots.find(({ listening }) => listening)?.addresses ?? [];
   }
 
@@ -155,10 +152,10 @@ export class WorkerPool implements ClientServing, ClientsView {
     this.#fleet.stop();
     this.#send({ kind: 'drain', milliseconds });
     // They listen no more, so the next relay may begin while their clients leave.
-    await this.#resources.reserved.disposeAsync();
+    await this.#reserved.disposeAsync();
     await this.#end(milliseconds + drainGraceMs);
     this.#unsubscribe();
-    await this.#resources.sockets.disposeAsync();
+    await this.#sockets.disposeAsync();
   }
 
   async status(): Promise<ClientsStatus> {
@@ -615,3 +612,63 @@ function asFeedHistogram(series: Series): Series {
     })),
   };
 }
+
+/** A worker, as far as its clients count. */
+type LoadedWorker = Pick<WorkerSlot, 'load' | 'send'>;
+type Limits = Pick<Config['limits'], 'maxStreams' | 'maxConnections'>;
+
+/** What the clients of all workers have open. Each worker hears what the others have, and takes no more than is left. */
+export class WorkerLoads {
+  limits: Limits;
+  readonly #workers: readonly LoadedWorker[];
+  /** How many streams and connections of each worker have a place within the limits. */
+  readonly #places: Record<keyof Load, readonly number[]> = { streams: [], connections: [] };
+  #announcing = false;
+
+  constructor(workers: readonly LoadedWorker[], limits: Limits) {
+    this.#workers = workers;
+    this.limits = limits;
+  }
+
+  /** One message to each worker for all that happens meanwhile. */
+  changed(): void {
+    if (this.#announcing) return;
+    this.#announcing = true;
+    setImmediate(() => {
+      this.#announcing = false;
+      this.#announce();
+    });
+  }
+
+  #announce(): void {
+    const streams = this.#give('streams', this.limits.maxStreams);
+    const connections = this.#give('connections', this.limits.maxConnections);
+    for (const [at, worker] of this.#workers.entries()) {
+      const load = { streams: streams[at]?.others ?? 0, connections: connections[at]?.others ?? 0 };
+      worker.send({ kind: 'load_elsewhere', load, most: { ...streams[at]?.most, ...connections[at]?.most } });
+    }
+  }
+
+  /**
+   * What each worker hears: what the others have, and how many it keeps, if not all that it has have a place. Two workers can
+   * take the last place at the same time: neither has heard of the other's then. Who has a place keeps it, also if the limit
+   * is lower now.
+   */
+  #give(what: keyof Load, limit: number) {
+    const loads = this.#workers.map(({ load }) => load[what]);
+    const kept = loads.map((load, at) => Math.min(load, this.#places[what][at] ?? 0));
+    let free = limit - sum(kept);
+    this.#places[what] = kept.map((places, at) => {
+      const more = Math.max(0, Math.min((loads[at] ?? 0) - places, free));
+      free -= more;
+      return places + more;
+    });
+    return loads.map((load, at) => {
+      const places = this.#places[what][at] ?? 0;
+      const most: Partial<Load> = places < load ? { [what]: places } : {};
+      return { others: sum(loads) - load, most };
+    });
+  }
+}
+
+const sum = (counts: readonly number[]): number => counts.reduce((all, count) => all + count, 0);

@@ -1,3 +1,4 @@
+import { createServer, type ListenOptions, type Server } from 'node:net';
 import type { ServingMode } from '../client-serving.ts';
 import type { Core } from '../core.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
@@ -5,8 +6,10 @@ import type { Side } from '../model/access.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { internParameters } from '../model/parameters.ts';
-import { ok, type Result } from '../model/result.ts';
+import { fail, ok, type Result } from '../model/result.ts';
 import type { LogFormat } from '../observe/log-levels.ts';
+import { formatHostPort } from '../wire/address.ts';
+import { errorCode, explainError } from '../wire/node-error.ts';
 import { feedConfig, openFeed } from './feed.ts';
 import {
   canaryFeedSocket,
@@ -16,10 +19,9 @@ import {
   primarySocket,
   removePrivateDirectory,
 } from './private-socket.ts';
+import { WorkersFleet } from './reporters.ts';
 import { clientStatusBy } from './worker-client.ts';
 import { WorkerPool } from './worker-pool.ts';
-import { reservePort } from './worker-port.ts';
-import { WorkersFleet } from './workers-fleet.ts';
 
 /** Clients are served by workers; this process is the primary that feeds them. */
 export function serveByWorkers(logFormat: LogFormat): ServingMode {
@@ -89,7 +91,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
         const rest = config.rest ? await reservePort(config.rest.address, reserved) : ok(undefined);
         if (!rest.ok) return rest;
         const directions = { ports: { xds: xds.value, rest: rest.value }, directory, logFormat };
-        workers = new WorkerPool(core, config, directions, fleet, sessions, serving, { sockets, reserved });
+        workers = new WorkerPool(core, config, directions, fleet, sessions, serving, sockets, reserved);
         return workers.start();
       }
     },
@@ -121,4 +123,41 @@ function hasDelivered({ relay, config }: Core, side: Side): boolean {
     }
   }
   return true;
+}
+
+/**
+ * The port of the workers. One that somebody listens on is refused here: the kernel would let workers listen beside another
+ * program of this user that shares its port, too, and give each of them a part of the clients. `reserved` keeps out other
+ * relays with workers, also while no worker listens.
+ */
+export async function reservePort(
+  { host, port: wanted }: { readonly host: string; readonly port: number },
+  reserved: AsyncDisposableStack,
+): Promise<Result<{ readonly port: number; readonly shared: boolean }>> {
+  const address = formatHostPort(host, wanted);
+  const inVain = (error: Error) => fail(`cannot listen on ${address}: ${explainError(error)}`);
+  // A port that the system chooses is nobody else's.
+  if (process.platform === 'linux' && wanted !== 0) {
+    // An abstract socket is known in the network namespace, as ports are, and gone with the process.
+    const lock = await listening({ path: `\0distributary ${address}` });
+    if (lock.ok) reserved.use(lock.value);
+    else if (errorCode(lock.error) === 'EADDRINUSE') return inVain(lock.error);
+  }
+  const alone = await listening({ host, port: wanted });
+  if (!alone.ok) return inVain(alone.error);
+  const bound = alone.value.address();
+  const port = typeof bound === 'object' && bound !== null ? bound.port : wanted;
+  await alone.value[Symbol.asyncDispose]();
+  const among = await listening({ host, port, reusePort: true });
+  if (among.ok) await among.value[Symbol.asyncDispose]();
+  return ok({ port, shared: among.ok });
+}
+
+/** Nobody is served: who connects is sent away. */
+function listening(options: ListenOptions): Promise<Result<Server, Error>> {
+  const server = createServer((socket) => socket.destroy());
+  return new Promise((resolve) => {
+    server.on('error', (error) => resolve(fail(error))); // later: a connection is not accepted
+    server.listen(options, () => resolve(ok(server)));
+  });
 }

@@ -2,7 +2,7 @@ import type { ChildProcess } from 'node:child_process';
 import cluster, { type Worker } from 'node:cluster';
 import { readFileSync } from 'node:fs';
 import type { Plain } from '../admin/service.ts';
-import type { ListenerAddress } from '../client-serving.ts';
+import type { ClientListeners } from '../client-serving.ts';
 import type { Load } from '../core.ts';
 import type { WorkerStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { Backoff } from '../model/backoff.ts';
@@ -34,11 +34,8 @@ export interface WorkerProcess {
   isSuspended(): boolean;
 }
 
-export interface WorkerHandler {
-  message(message: ToPrimary): void;
-  /** The process has ended. `how`: for messages. */
-  ended(how: string): void;
-}
+/** What a process tells. */
+export type WorkerHandler = Pick<WorkerSlot, 'message' | 'ended'>;
 
 interface WorkerSlotOptions {
   /** From 1. */
@@ -77,7 +74,7 @@ const stableAfterMs = 30_000;
 interface Running {
   readonly kind: 'running';
   readonly process: WorkerProcess;
-  addresses: readonly ListenerAddress[];
+  addresses: ClientListeners['addresses'];
   /** Ticks without a word from it; undefined: it has not said that it turns yet. */
   silent?: number | undefined;
   /** Why it cannot go on, as it has said itself. */
@@ -87,7 +84,7 @@ interface Running {
 type State = Running | { readonly kind: 'waiting'; readonly timer: Timer } | { readonly kind: 'over' };
 
 /** One slot of the worker pool. If its process ends, another one is started in the same slot. */
-export class WorkerSlot implements WorkerHandler {
+export class WorkerSlot {
   readonly number: number;
   /** What its clients have open. */
   load: Load = NO_LOAD;
@@ -115,7 +112,7 @@ export class WorkerSlot implements WorkerHandler {
   }
 
   /** None while it does not listen. */
-  get addresses(): readonly ListenerAddress[] {
+  get addresses(): ClientListeners['addresses'] {
     return this.#state.kind === 'running' ? this.#state.addresses : [];
   }
 
@@ -219,6 +216,7 @@ export class WorkerSlot implements WorkerHandler {
     }
   }
 
+  /** The process has ended. `signal`: how, for messages. */
   ended(signal: string): void {
     const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;

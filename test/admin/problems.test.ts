@@ -3,9 +3,9 @@ import { basename, join, resolve } from 'node:path';
 import { expect } from 'chai';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { problemLog } from '../../src/admin/problem-log.ts';
+import { problemLog } from '../../src/admin/inspection.ts';
 import { problemsOf } from '../../src/admin/problems.ts';
-import type { ControlPlaneFacts, PageFacts, Plain, UpstreamTls } from '../../src/admin/service.ts';
+import type { PageFacts, Plain } from '../../src/admin/service.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
@@ -171,8 +171,10 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   change_pending: { status: { rollout } },
 };
 
-const controlPlane = (given: Partial<ControlPlaneFacts>) => ({
-  controlPlanes: new Map([
+type ControlPlane = NonNullable<ReturnType<PageFacts['controlPlanes']['get']>>;
+
+const controlPlane = (given: Partial<ControlPlane>) => ({
+  controlPlanes: new Map<string, ControlPlane>([
     ['central', { variants: 'NATIVE', maxRemovalHoldMs: 0, tls: undefined, ...given }],
   ]),
 });
@@ -631,8 +633,8 @@ describe('problems', () => {
   });
 
   it('of a control plane that is away: a command that reaches it as the relay does, with paths for every directory', () => {
-    const away = (endpoint: string, tls?: Partial<UpstreamTls>, kind = 'ads'): string | undefined => {
-      const none = { ca: undefined, identity: undefined, serverName: undefined };
+    const away = (endpoint: string, tls?: Partial<ControlPlane['tls']>, kind = 'ads'): string | undefined => {
+      const none = { ca: undefined, identity: undefined, serverName: undefined, serverIdentities: [] };
       const facts = controlPlane({ tls: tls && { ...none, ...tls } });
       const upstreams = [{ ...central, kind, endpoint, connected: false }];
       return problems({ status: { upstreams }, facts })[0]?.commands[0];

@@ -9,17 +9,16 @@ import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
 import type { Plain } from '../../src/admin/service.ts';
 import { diff, history } from '../../src/commands/changes.ts';
-import { clients } from '../../src/commands/clients.ts';
 import { commands } from '../../src/commands/commands.ts';
-import { explain } from '../../src/commands/explain.ts';
 import { faultyNode } from '../../src/commands/node-version.ts';
 import { freeze } from '../../src/commands/operations.ts';
-import { get } from '../../src/commands/resources.ts';
-import { status } from '../../src/commands/status.ts';
-import { tap } from '../../src/commands/tap.ts';
-import { type Terminal, textTable } from '../../src/commands/terminal.ts';
+import { explain, get } from '../../src/commands/resources.ts';
+import { clients, status } from '../../src/commands/status.ts';
+import type { Terminal } from '../../src/commands/terminal.ts';
+import { tap } from '../../src/commands/wait.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import { createLog } from '../../src/observe/log.ts';
+import { textTable } from '../../src/observe/text-table.ts';
 import { OPEN as access, fakeInspector, statusWith } from '../support/inspector.ts';
 
 type Command = (argv: readonly string[], terminal: Terminal) => Promise<number>;
@@ -183,18 +182,15 @@ describe('commands that ask a relay', () => {
       access,
       log: createLog({ level: 'silent' }),
       inspector: fakeInspector({
-        changes: {
-          ...fakeInspector().changes,
-          diff: ({ offset }) => ({
-            differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
-            total: names.length,
-            nextOffset: next(offset),
-          }),
-          history: ({ before }) => ({
-            changes: [{ upstream: rowAt(before), type: 'cds' }],
-            nextBefore: next(before),
-          }),
-        },
+        diff: ({ offset }) => ({
+          differences: [{ type: 'cds', name: rowAt(offset), change: 'ADDED' }],
+          total: names.length,
+          nextOffset: next(offset),
+        }),
+        history: ({ before }) => ({
+          changes: [{ upstream: rowAt(before), type: 'cds' }],
+          nextBefore: next(before),
+        }),
         getResource: ({ offset }) => ({
           variants: [{ constraints: rowAt(offset), omitted: 'it has no body' }],
           nextOffset: next(offset),

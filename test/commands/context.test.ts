@@ -5,8 +5,8 @@ import type { Command } from '../../src/commands/command.ts';
 import { context } from '../../src/commands/context.ts';
 import { reach } from '../../src/commands/reach.ts';
 import { status } from '../../src/commands/status.ts';
-import { tap } from '../../src/commands/tap.ts';
 import { validate } from '../../src/commands/validate.ts';
+import { tap } from '../../src/commands/wait.ts';
 import { makeDirectory } from '../../src/package/files.ts';
 import { temporaryDirectory } from '../config/support.ts';
 

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { startAdminServer } from '../../src/admin/admin-server.ts';
 import type { HttpListener } from '../../src/admin/http-listener.ts';
-import { log as command } from '../../src/commands/log.ts';
+import { log as command } from '../../src/commands/operations.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { fakeInspector, OPEN } from '../support/inspector.ts';
 

@@ -1,7 +1,6 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import type { Counters } from '../../src/observe/counters.ts';
-import { figure, takeFigures } from '../../src/observe/figures.ts';
+import { type Counters, figure, takeFigures } from '../../src/observe/figures.ts';
 import { delayBuckets } from '../../src/observe/metrics.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

@@ -15,15 +15,7 @@ import { cpuSeconds } from '../support/cpu.ts';
 const root = join(import.meta.dirname, '../..');
 
 function spansTo(endpoint: string, ratio = 1) {
-  return otlpSpans({
-    endpoint,
-    ratio,
-    version: '1.2.3',
-    nodeId: 'relay',
-    worker: undefined,
-    clock: systemClock,
-    conditions: new Conditions(createLog({ level: 'silent' })),
-  });
+  return otlpSpans(endpoint, ratio, '1.2.3', 'relay', new Conditions(createLog({ level: 'silent' })));
 }
 
 function spin(spans: Spans, count: number): number {

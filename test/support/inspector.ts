@@ -12,7 +12,7 @@ import {
   resourcesQuery,
   valueOf,
 } from '../../src/admin/requests.ts';
-import type { Inspector, PageFacts, PageSource, Plain } from '../../src/admin/service.ts';
+import type { Inspector, PageFacts, Plain } from '../../src/admin/service.ts';
 import type { Client, StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { TypeUrl } from '../../src/model/brand.ts';
 import { fail, ok } from '../../src/model/result.ts';
@@ -45,7 +45,7 @@ const noFacts: PageFacts = {
 };
 
 /** Nothing is wrong, and nothing has happened. */
-export const NO_PAGE: PageSource = {
+export const NO_PAGE: Inspector['page'] = {
   facts: () => noFacts,
   figures: () => [],
   lines: () => [],
@@ -168,7 +168,10 @@ export function fakeInspector(changes: Partial<Inspector> = {}): Inspector & { r
   const calls: Calls = { explain: [], resources: [], clients: [], operations: [], released: [] };
   return {
     calls,
-    changes: { revision: 0, history: () => ({}), diff: nobody, rollback: nobody },
+    revision: () => 0,
+    history: () => ({}),
+    diff: nobody,
+    rollback: nobody,
     wait: nobody,
     tap: nobody,
     listClasses: () => ({ classes: [], total: 0, streams: 0, problems: [], missing: {} }),

@@ -1,7 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSubscriptionsSchema } from '../../src/gen/distributary/workers/v1/workers_pb.ts';
-import { subscribedElsewhere } from '../../src/workers/subscribed-elsewhere.ts';
+import { subscribedElsewhere } from '../../src/workers/worker.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 describe('which upstreams a node has subscriptions of in other workers (protocol §5c.2)', () => {

@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import type { Load } from '../../src/core.ts';
 import type { ToWorker } from '../../src/workers/ipc-messages.ts';
-import { WorkerLoads } from '../../src/workers/worker-loads.ts';
+import { WorkerLoads } from '../../src/workers/worker-pool.ts';
 
 class FakeWorker {
   load: Load = { streams: 0, connections: 0 };

@@ -1,7 +1,7 @@
 import { EventEmitter, once } from 'node:events';
 import { createServer } from 'node:net';
 import { expect } from 'chai';
-import { reservePort } from '../../src/workers/worker-port.ts';
+import { reservePort } from '../../src/workers/worker-serving.ts';
 import { ownPort } from '../support/ports.ts';
 
 const host = '127.0.0.1';

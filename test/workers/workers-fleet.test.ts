@@ -3,7 +3,7 @@ import type { Side } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import type { CanaryStream, Standing, Waiting } from '../../src/releases/waiting.ts';
 import type { Message, ToWorker } from '../../src/workers/ipc-messages.ts';
-import { WorkersFleet } from '../../src/workers/workers-fleet.ts';
+import { WorkersFleet } from '../../src/workers/reporters.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

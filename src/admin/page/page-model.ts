@@ -17,7 +17,7 @@ import { WILDCARD } from '../../model/transaction.ts';
 import { verdictText } from '../../observe/format.ts';
 import type { RecentLine } from '../../observe/log.ts';
 import { parametersLabel } from '../../observe/problems.ts';
-import type { PageFacts, PageSource, Plain } from '../service.ts';
+import type { Inspector, PageFacts, Plain } from '../service.ts';
 
 /**
  * What the status page shows, as plain JSON: bounded in size, whatever the relay serves. Times are milliseconds since
@@ -44,7 +44,7 @@ export interface ModelInputs {
   readonly facts: PageFacts;
   readonly changes: readonly Plain<Change>[];
   readonly lines: readonly RecentLine[];
-  readonly upstreamOf: PageSource['upstreamOf'];
+  readonly upstreamOf: Inspector['page']['upstreamOf'];
 }
 
 /** What a model lists at most. */
@@ -239,7 +239,7 @@ const millisecondsOf = (time: string): number => Date.parse(time) || 0;
 function pageClass(
   { id, parameters, restricted, streams, rejecting, late, subscriptions }: Plain<ClientClass>,
   problems: readonly Plain<ClassProblem>[],
-  upstreamOf: PageSource['upstreamOf'],
+  upstreamOf: Inspector['page']['upstreamOf'],
 ) {
   const names = new Set(subscriptions.flatMap(({ type, name }) => upstreamOf(type, name) ?? []));
   const own = problems.filter((problem) => problem.class === id);

@@ -1,18 +1,18 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { livePage, type Watcher } from '../../../src/admin/page/live-page.ts';
+import { livePage, type Watcher } from '../../../src/admin/page/page.ts';
 import type { PageModel } from '../../../src/admin/page/page-model.ts';
 import type { Figure } from '../../../src/observe/figures.ts';
 import { VirtualClock } from '../../support/virtual-clock.ts';
 
-class Page implements Watcher {
+class Page {
   readonly heard: string[] = [];
   reads = true;
 
-  send(message: string): boolean {
+  readonly send: Watcher = (message) => {
     if (this.reads) this.heard.push(message);
     return this.reads;
-  }
+  };
 }
 
 function setUp(takes = 0) {
@@ -49,10 +49,10 @@ describe('live page', () => {
     await pass(60_000);
     expect(made()).to.equal(0);
     const pages = [new Page(), new Page(), new Page()];
-    for (const page of pages) live.watch(page);
+    for (const page of pages) live.watch(page.send);
     await pass(10_000);
     expect(made()).to.be.within(3, 6);
-    for (const page of pages) live.leave(page);
+    for (const page of pages) live.leave(page.send);
     await pass(2500);
     const before = made();
     await pass(60_000);
@@ -62,7 +62,7 @@ describe('live page', () => {
   it('sends a model only when it has changed, and each point of the charts once', async () => {
     const { live, pass, change, points } = setUp();
     const page = new Page();
-    live.watch(page);
+    live.watch(page.send);
     await pass(6000);
     const models = () => page.heard.filter((message) => message.includes('event: model'));
     expect(models()).to.deep.equal(['event: model\ndata: {"clients":1}\n\n']);
@@ -78,7 +78,7 @@ describe('live page', () => {
     const { live, pass, change } = setUp();
     const page = new Page();
     page.reads = false;
-    live.watch(page);
+    live.watch(page.send);
     await pass(4000);
     change();
     await pass(4000);
@@ -89,7 +89,7 @@ describe('live page', () => {
 
   it('a model that takes long is made less often: half a percent of the time', async () => {
     const { live, pass, made } = setUp(40);
-    live.watch(new Page());
+    live.watch(new Page().send);
     await pass(40_000);
     expect(made()).to.be.within(3, 6);
   });
@@ -102,7 +102,7 @@ describe('live page', () => {
 
   it('has an end: a hundred pages, and no more', () => {
     const { live } = setUp();
-    for (let count = 0; count < 100; count++) expect(live.watch(new Page())).to.be.true;
-    expect(live.watch(new Page())).to.be.false;
+    for (let count = 0; count < 100; count++) expect(live.watch(new Page().send)).to.be.true;
+    expect(live.watch(new Page().send)).to.be.false;
   });
 });

@@ -1,27 +1,110 @@
+import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { create } from '@bufbuild/protobuf';
+import type { ListClientsResponse, StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
 import {
   type Change,
   HistoryRequestSchema,
   HistoryResponseSchema,
 } from '../../gen/distributary/admin/v1/changes_pb.ts';
+import { fallbackStyle, script, style } from '../../gen/page.ts';
 import { type Clock, Paced, type Timer } from '../../model/clock.ts';
-import { printable } from '../../model/text.ts';
+import { printable, shorten } from '../../model/text.ts';
 import type { Figure } from '../../observe/figures.ts';
+import type { View } from '../../observe/text-table.ts';
 import { problem } from '../../wire/http-answer.ts';
 import { collected } from '../answers.ts';
 import { respond } from '../http-listener.ts';
 import type { Inspector, Plain } from '../service.ts';
+import { clientsText, statusText } from '../status-text.ts';
 import { type PageModel, pageModel } from './page-model.ts';
+
+/** How many clients the page lists; there may be tens of thousands. */
+export const clientsShown = 100;
+
+/** What browsers without scripts show: as `status` and `clients` print it. `now` is milliseconds since the epoch. */
+export function fallback(
+  status: Plain<StatusResponse>,
+  clients: Plain<ListClientsResponse>,
+  now: number,
+): string {
+  const view: View = { paint: (_, text) => text, wide: true, columns: Number.POSITIVE_INFINITY };
+  return `<header><h1>${escaped(shorten(status.nodeId, 200))}</h1>
+<nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>
+<pre>${linesOf(statusText(status, now, view))}</pre>
+<h2>Clients</h2><pre>${linesOf(clientsText(clients, [], view, now))}</pre>`;
+}
+
+/** Escaped one by one: a line end is no text of a peer's. */
+const linesOf = (text: string): string =>
+  text
+    .split('\n')
+    .map((line) =>
+      escaped(line).replace(/(?<=^ +see )docs\/runbooks\/([\w-]+)\.md$/, '<a href="runbooks/$1">$&</a>'),
+    )
+    .join('\n');
+
+/** The id of the element with the first model; page/main.tsx reads it. */
+const firstState = 'first-state';
+
+const hash = (text: string): string => `'sha256-${createHash('sha256').update(text).digest('base64')}'`;
+
+/** Nothing but the page's own style and script runs, and it talks to its own origin only. */
+const policy = [
+  "default-src 'none'",
+  `style-src ${hash(style)} ${hash(fallbackStyle)}`,
+  `script-src ${hash(script)}`,
+  "connect-src 'self'",
+  "base-uri 'none'",
+  "form-action 'none'",
+  "frame-ancestors 'none'",
+].join('; ');
+
+/**
+ * The page with the state to begin with, so that its first paint waits for nothing else. `model`: as JSON. `fallback`:
+ * what browsers without scripts show.
+ */
+export function shell(
+  relay: Pick<PageModel['relay'], 'nodeId' | 'ready'>,
+  model: string,
+  figures: readonly Figure[],
+  fallback: string,
+) {
+  // A block of data never runs; "<" would end it.
+  const state = `{"model":${model},"figures":${JSON.stringify(figures)}}`.replaceAll('<', '\\u003c');
+  const body = `<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escaped(shorten(relay.nodeId, 60))}: ${relay.ready ? 'ready' : 'not ready'} (distributary)</title><style>${style}</style>
+<noscript><meta http-equiv="refresh" content="5"><style>${fallbackStyle}</style></noscript></head>
+<body><div id="app"></div><noscript><main>${fallback}</main></noscript>
+<script type="application/json" id="${firstState}">${state}</script><script>${script}</script></body></html>
+`;
+  const headers = { 'content-security-policy': policy, 'referrer-policy': 'no-referrer' };
+  return { status: 200, type: 'text/html; charset=utf-8', body, headers };
+}
+
+const escapes: ReadonlyMap<string, string> = new Map([
+  ['&', '&amp;'],
+  ['<', '&lt;'],
+  ['>', '&gt;'],
+  ['"', '&quot;'],
+  ["'", '&#39;'],
+]);
+
+/**
+ * Every text that is not the page's own, because names and errors come from peers; control characters and marks of direction
+ * are escaped too. Attributes must be in quotes.
+ */
+export const escaped = (text: string): string =>
+  printable(text).replaceAll(/[&<>"']/g, (character) => escapes.get(character) ?? '');
+
+/* The page, live: what those that are open are sent. */
 
 /** More pages than this are not for people. */
 const mostWatchers = 100;
 
-/** A page that is open. */
-export interface Watcher {
-  /** `message`: of the event stream, whole. False: it is not read, so later ones are left out. */
-  send(message: string): boolean;
-}
+/** To a page that is open. `message`: of the event stream, whole. False: it is not read, so later ones are left out. */
+export type Watcher = (message: string) => boolean;
 
 export type LivePage = ReturnType<typeof livePage>;
 
@@ -78,7 +161,7 @@ export function livePage(
     if (points.length > 0) parts.push(`event: figures\ndata: ${JSON.stringify(points)}\n\n`);
     // A comment, so that a page sees that the relay is there.
     const message = parts.length === 0 ? ':\n\n' : parts.join('');
-    if (!watcher.send(message)) return;
+    if (!watcher(message)) return;
     sent.model = text;
     sent.figures = points.at(-1)?.at ?? sent.figures;
   }
@@ -95,13 +178,11 @@ export function streamEvents(live: LivePage, request: IncomingMessage, response:
     respond(response, problem(405, 'unimplemented', message, { allow: 'GET' }));
     return;
   }
-  const watcher: Watcher = {
-    send(message) {
-      // A page that does not read gets the newest state when it does.
-      if (response.writableNeedDrain || response.destroyed) return false;
-      response.write(message);
-      return true;
-    },
+  const watcher: Watcher = (message) => {
+    // A page that does not read gets the newest state when it does.
+    if (response.writableNeedDrain || response.destroyed) return false;
+    response.write(message);
+    return true;
   };
   response.once('close', () => live.leave(watcher));
   response.writeHead(200, {
@@ -119,15 +200,15 @@ const settlesWithinMs = 10_000;
 
 /** Asks the relay for what the page shows. */
 export function modelMaker(inspector: Inspector, clock: Clock): () => Promise<PageModel> {
-  const { page, changes } = inspector;
+  const { page } = inspector;
   let known: readonly Plain<Change>[] = [];
   let [knownAt, knownRevision] = [-Infinity, 0];
   /** A change may have a thousand names: they are listed again when one is new, or an old one may have settled. */
   const history = async (): Promise<readonly Plain<Change>[]> => {
     const now = clock.monotonic();
-    const { revision } = changes;
+    const revision = inspector.revision();
     if (revision === knownRevision && now - knownAt < settlesWithinMs) return known;
-    const listed = await changes.history(create(HistoryRequestSchema, { limit: eventsKept }));
+    const listed = await inspector.history(create(HistoryRequestSchema, { limit: eventsKept }));
     known = (await collected(HistoryResponseSchema, listed)).changes;
     [knownAt, knownRevision] = [now, revision];
     return known;
