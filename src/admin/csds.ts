@@ -140,7 +140,7 @@ export function clientConfigs(
     const seesAll = scope.kind === 'all';
     const clients: readonly ListedClient[] = seesAll
       ? [...relay.clients()]
-      : [...relay.server.streams()].filter(({ transport }) => isInScope(scope, transport.peer));
+      : [...relay.server.values()].filter(({ transport }) => isInScope(scope, transport.peer));
     for (const stream of clients) {
       await pace.yieldIfDue();
       if (!matches(stream.client?.nodeId ?? '')) continue;

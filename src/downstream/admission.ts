@@ -235,9 +235,6 @@ interface AskedType extends Subscribed {
   readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
 }
 
-/** Another worker took the last place at the same time. */
-export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
-
 /** A response cannot be split: in SotW a part of it would delete the rest at the client. */
 export const tooLarge = (short: string, bytes: number, most: number): Refusal =>
   exhausted(

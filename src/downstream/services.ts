@@ -18,6 +18,7 @@ import type { InTurns } from '../model/time-slices.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { TypeInfo } from '../model/types.ts';
 import type { Account } from '../wire/accounts.ts';
+import type { StreamPlaces } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
@@ -148,6 +149,8 @@ export interface DownstreamServices {
   refusal(interest: Interest): string | undefined;
   /** Left out: nothing bounds them. */
   readonly sessions?: SessionLimits;
+  /** The same. */
+  readonly places?: StreamPlaces | undefined;
   /** Requests with so many bytes of names, locators and versions are handled over several turns. Left out: 32 KiB. */
   readonly largeRequestBytes?: number;
 }

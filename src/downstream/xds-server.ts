@@ -1,14 +1,13 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import { Sweep } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
-import { ClientStream, overdueCheckMs } from '../wire/client-stream.ts';
+import { ClientStream, OpenStreams } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { denied, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
 import { type ErrorDetail, type Request, readRequest } from '../wire/requests.ts';
-import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import { heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
+import type { ServerStream } from '../wire/server-stream.ts';
+import { heldTooMuch, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
   Conversations,
   longestWarmingMs,
@@ -33,10 +32,8 @@ export const routes: ReadonlyMap<string, Route> = new Map(
     ]),
 );
 
-/** Who may open a stream, and what hears of it. */
-export interface StreamAdmission {
-  /** Why no new stream of this peer is taken now, if so. */
-  readonly refuses: (peer: Peer, route: Route) => Refusal | undefined;
+/** What hears of streams. */
+export interface StreamListener {
   readonly opened: (stream: XdsStream) => void;
   /** A canary that rejects something is about to subscribe to something else, or to be somebody else. */
   readonly changing: (stream: XdsStream) => void;
@@ -44,79 +41,49 @@ export interface StreamAdmission {
 }
 
 /** All downstream streams. */
-export class XdsServer {
+export class XdsServer extends OpenStreams<XdsStream> {
   readonly #services: DownstreamServices;
-  readonly #streams = new Map<string, XdsStream>();
-  readonly #admission: StreamAdmission;
-  /** Before the numbers that are the ids of streams. */
-  readonly #streamPrefix: string;
+  readonly #listener: StreamListener;
   readonly conversations = new Conversations();
   /** Of all streams that there were. */
   readonly routes = new Set<Route>();
   /** Streams whose clients are to be looked at anew. */
   readonly #moving: OverTurns<XdsStream>;
-  #lastId = 0;
 
-  constructor(services: DownstreamServices, admission: StreamAdmission, streamPrefix: string) {
+  constructor(services: DownstreamServices, listener: StreamListener, prefix: string) {
+    super(services.clock, services.limits, services.places, prefix);
     this.#services = services;
-    this.#admission = admission;
-    this.#streamPrefix = streamPrefix;
-    const { clock } = services;
-    this.#moving = new OverTurns(clock, (stream) => stream.pump());
-    new Sweep(clock, overdueCheckMs, () => {
-      const { firstRequestMilliseconds: first, stalledMilliseconds } = services.limits();
-      for (const stream of this.#streams.values()) stream.failIfOverdue(first, stalledMilliseconds);
-      return true;
-    }).start();
-  }
-
-  get size(): number {
-    return this.#streams.size;
-  }
-
-  streams(): Iterable<XdsStream> {
-    return this.#streams.values();
-  }
-
-  stream(id: string): XdsStream | undefined {
-    return this.#streams.get(id);
+    this.#listener = listener;
+    this.#moving = new OverTurns(services.clock, (stream) => stream.pump());
   }
 
   /** Takes a stream of a path in `routes`, or says why not. */
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
-    const { refuses, opened } = this.#admission;
-    const refusal = refuses(transport.peer, route);
+    const refusal = this.places?.refusal(transport.peer, route.type);
     if (refusal !== undefined) {
       this.#services.events.rejected(refusal.reason, refusal.logged, { peer: transport.peer });
       return refusal.status;
     }
-    const id = `${this.#streamPrefix}${++this.#lastId}`;
-    const stream = new XdsStream(id, route, transport, this.#services, this);
-    this.#streams.set(id, stream);
     this.routes.add(route);
-    opened(stream);
-    transport.handle(stream);
+    this.#listener.opened(
+      this.take(transport, (id) => new XdsStream(id, route, transport, this.#services, this)),
+    );
     return undefined;
-  }
-
-  /** Ends the newest streams: it took more than there are places (limits.max_streams). */
-  keepOldest(count: number): void {
-    for (const stream of [...this.#streams.values()].slice(count)) stream.failFor(noPlace);
   }
 
   /** An upstream is down: streams that it alone could answer fail (protocol §8). */
   failUnavailableStreams(): void {
-    for (const stream of this.#streams.values()) stream.failIfUnavailable();
+    for (const stream of this.values()) stream.failIfUnavailable();
   }
 
   /** Upstreams refuse other parameter sets than before: the streams that have those fail. */
   failRefusedStreams(): void {
-    for (const stream of this.#streams.values()) stream.failIfRefused();
+    for (const stream of this.values()) stream.failIfRefused();
   }
 
   /** Rules or sides have changed: clients are looked at anew in slices, and each before it asks or is told anything. */
   reidentify(isMeant: (client: ClientContext) => boolean = () => true): void {
-    const meant = this.#streams.values().filter(({ client }) => client !== undefined && isMeant(client));
+    const meant = this.values().filter(({ client }) => client !== undefined && isMeant(client));
     this.#moving.addAll(meant);
   }
 
@@ -132,13 +99,13 @@ export class XdsServer {
   }
 
   changing(stream: XdsStream): void {
-    this.#admission.changing(stream);
+    this.#listener.changing(stream);
   }
 
   closed(stream: XdsStream): void {
-    this.#streams.delete(stream.id);
+    this.delete(stream.id);
     this.#moving.delete(stream);
-    this.#admission.closed(stream);
+    this.#listener.closed(stream);
   }
 }
 

@@ -26,6 +26,9 @@ export const exhausted = (reason: string, message: string, logged?: string): Ref
   ...(logged !== undefined && { logged }),
 });
 
+/** Other processes took the last places at the same time. */
+export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
+
 export const heldBytes = (message: string): Refusal => exhausted('held_bytes', message);
 
 export const malformed = (message: string, reason = 'malformed'): Refusal => ({

@@ -598,8 +598,7 @@ class Running {
       controlPlane: plan.id,
       idleMilliseconds: plan.idleMilliseconds,
       maxCacheBytes: () => plan.maxCacheBytes,
-      admission: {
-        refuses: () => undefined,
+      streams: {
         opened: () => {},
         changing: (stream) => this.rollout?.changing(stream),
         closed: (stream) => this.rollout?.closed(stream),
@@ -743,8 +742,6 @@ class Running {
       upstream: () => watched,
       holdsBack: () => this.relay.gate.pending.length > 0,
       events: {
-        opened: () => undefined,
-        closed: () => undefined,
         rejected: () => undefined,
         reports: () => ({ inc: () => undefined }),
         left: () => undefined,

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Charged } from '../../model/brand.ts';
-import { Sweep, type Timer } from '../../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../../model/clock.ts';
 import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
@@ -9,7 +9,7 @@ import { keptError } from '../../model/text.ts';
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
-import { ClientStream, overdueCheckMs } from '../../wire/client-stream.ts';
+import { ClientStream, OpenStreams } from '../../wire/client-stream.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import { denied, draining, exhausted, malformed, type Refusal } from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
@@ -43,9 +43,6 @@ const longestVersion = 1024;
 const keptVersion = (version: string): string =>
   version.length > longestVersion ? hash('sha256', version) : version;
 
-/** Why nothing is answered to this peer now; undefined: it is. */
-export type RefusesPolls = (peer: Peer, info: TypeInfo) => Refusal | undefined;
-
 /** A poll as it was read, while the rules hold by which it was. */
 export interface ReadPoll extends Poll {
   readonly generation: number;
@@ -70,8 +67,9 @@ const refused = (refusal: Refusal): PollOutcome => ({ kind: 'refused', ...refusa
 /** What clients ask for in single requests: REST polls and the unary Fetch (protocol §7). */
 export class Polls {
   readonly #services: DownstreamServices;
-  readonly #refuses: RefusesPolls;
   readonly clients: PollingClients;
+  /** The calls of the unary Fetch that are open. */
+  readonly fetches: OpenStreams<FetchCall>;
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass>();
   #names = 0;
@@ -83,9 +81,9 @@ export class Polls {
   #ended = false;
 
   /** `clientPrefix`: before the numbers that are the ids of clients. */
-  constructor(services: DownstreamServices, refuses: RefusesPolls, clientPrefix: string) {
+  constructor(services: DownstreamServices, clientPrefix: string) {
     this.#services = services;
-    this.#refuses = refuses;
+    this.fetches = new OpenStreams(services.clock, services.limits, services.places);
     this.clients = new PollingClients(services, clientPrefix);
     this.#slices = new TimeSlices(services.clock);
     this.#sweep = new Sweep(services.clock, sweepMs, () => this.#endUnused());
@@ -93,7 +91,23 @@ export class Polls {
 
   /** Why this peer is refused whatever it asks for. */
   refusal(peer: Peer, info: TypeInfo): GrpcStatus | undefined {
-    const refusal = this.#ended ? draining : this.#refuses(peer, info);
+    const { places } = this.#services;
+    return this.#ofPeer(peer, this.#ended ? draining : places?.denial(peer, info.url));
+  }
+
+  /** Takes a call of a path in `fetchRoutes`, or ends it. `milliseconds`: how long it waits for what is unknown. */
+  fetch(stream: ServerStream, info: TypeInfo, milliseconds: number): void {
+    const { places } = this.#services;
+    const status = this.#ofPeer(stream.peer, places?.refusal(stream.peer, info.url));
+    if (status !== undefined) stream.end(status);
+    else
+      this.fetches.take(
+        stream,
+        (id) => new FetchCall(id, info, stream, this, this.#services.clock, milliseconds),
+      );
+  }
+
+  #ofPeer(peer: Peer, refusal: Refusal | undefined): GrpcStatus | undefined {
     if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged, { peer });
     return refusal?.status;
   }
@@ -553,37 +567,29 @@ const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 const unreadAnswers = 'answers to Fetch that are not read';
 
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
-export class FetchCall extends ClientStream<ReadPoll> {
+class FetchCall extends ClientStream<ReadPoll> {
+  readonly #id: string;
   readonly #info: TypeInfo;
   readonly #polls: Polls;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
-  readonly #closed: () => void;
-  /** While it waits for its request, or for a client that does not read. */
-  readonly #overdue: Sweep;
   #cancel: (() => void) | undefined;
   /** Bytes of the answer that its client has not taken at once. */
   #unread = 0;
 
   constructor(
+    id: string,
     info: TypeInfo,
     stream: ServerStream,
     polls: Polls,
-    { clock, limits }: DownstreamServices,
+    clock: Clock,
     milliseconds: number,
-    closed: () => void,
   ) {
     super(stream, clock);
+    this.#id = id;
     this.#milliseconds = milliseconds;
     this.#info = info;
     this.#polls = polls;
-    this.#closed = closed;
-    this.#overdue = new Sweep(clock, overdueCheckMs, () => {
-      const { firstRequestMilliseconds, stalledMilliseconds } = limits();
-      this.failIfOverdue(firstRequestMilliseconds, stalledMilliseconds);
-      return !this.isOver && (this.client === undefined || this.isBlocked);
-    });
-    this.#overdue.start();
   }
 
   message(bytes: Charged): void {
@@ -619,7 +625,6 @@ export class FetchCall extends ClientStream<ReadPoll> {
       this.#unread = bytes.length;
       peer.account.keeps(this.#unread);
       peer.account.enter(unreadAnswers);
-      this.#overdue.start();
     });
   }
 
@@ -634,13 +639,12 @@ export class FetchCall extends ClientStream<ReadPoll> {
 
   override closed(): void {
     super.closed();
-    this.#overdue.stop();
     const { account } = this.peer;
     if (this.#unread > 0) account.leave(unreadAnswers);
     account.keeps(-this.#unread);
     this.#unread = 0;
     this.#cancel?.();
-    this.#closed();
+    this.#polls.fetches.delete(this.#id);
   }
 
   protected rejected(refusal: Refusal): void {
