@@ -5,8 +5,7 @@ import { Staleness } from './admin/staleness.ts';
 import type { Journal } from './cache/type-table.ts';
 import { ClientRules } from './clients.ts';
 import type { Config } from './config/config.ts';
-import { LoopDetection, newRelayId } from './downstream/loop-detection.ts';
-import { StreamLog, StreamMetrics } from './downstream/stream-metrics.ts';
+import { StreamMetrics } from './downstream/stream-metrics.ts';
 import type { XdsStream } from './downstream/xds-server.ts';
 import type { LoadServer } from './load/load-server.ts';
 import {
@@ -51,7 +50,7 @@ import type { StreamPlaces } from './wire/client-stream.ts';
 import type { GrpcStatus } from './wire/grpc-status.ts';
 import { denied, draining, exhausted, type Refusal } from './wire/refusal.ts';
 import type { Peer, ServerStream } from './wire/server-stream.ts';
-import { longestUnverified } from './wire/via.ts';
+import { LoopDetection, longestUnverified, newRelayId } from './wire/via.ts';
 
 export interface CoreDependencies {
   readonly log: Log;
@@ -188,23 +187,15 @@ export class Core {
     this.log = log;
     logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
-    const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;
     this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, { process: processMetrics });
     this.conditions = new Conditions(log);
     this.#sessionShares = new SessionShares(config);
     this.spans = spans;
     this.traces = spans && new UpdateTraces(spans, systemClock);
-    this.#streamMetrics = new StreamMetrics({
-      metrics: this.metrics,
-      conditions: this.conditions,
-      clock: systemClock,
-      log: streamLog,
-      traces: this.traces,
-      touched: (stream, isOfCanary) => {
-        this.fleet.touched(stream);
-        if (isOfCanary) this.#judged.canaryAnswered();
-      },
+    this.#streamMetrics = new StreamMetrics(this, systemClock, (stream, isOfCanary) => {
+      this.fleet.touched(stream);
+      if (isOfCanary) this.#judged.canaryAnswered();
     });
     this.accounts = new Accounts(
       systemClock,
@@ -228,11 +219,11 @@ export class Core {
       recorded: answers !== undefined,
       traces: this.traces,
       streams: {
-        opened: (stream) => streamLog.opened(stream),
+        opened: (stream) => this.#streamMetrics.opened(stream),
         changing: (stream) => this.fleet.changing(stream, this.#judged.waiting()),
         closed: (stream) => {
           this.loops.streamEnded(stream.transport);
-          streamLog.ended(stream);
+          this.#streamMetrics.ended(stream);
           // It still has its types.
           if (stream.client?.access.side === 'canary') this.#judged.canaryEnded(stream);
           this.fleet.touched(stream.id);

@@ -34,7 +34,7 @@ import {
 } from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { verifiedIdentity } from '../wire/peer-identity.ts';
+import { verifiedIdentity } from '../wire/peer.ts';
 import { redactedBody } from '../wire/redaction.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { valueOf } from './requests.ts';

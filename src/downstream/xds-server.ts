@@ -15,7 +15,8 @@ import {
   type OrderedType,
   SendOrder,
 } from './send-order.ts';
-import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
+import type { ClientContext, DownstreamServices } from './services.ts';
+import type { Overdue } from './stream-metrics.ts';
 import { bytesOf, copyOf, type Handled, isLarge, type StreamContext, TypeStream } from './type-stream.ts';
 
 /** Every streaming xDS method (protocol §2), by path. */
@@ -118,27 +119,17 @@ export interface Route {
   readonly service: string;
 }
 
-/** A request whose node was read. */
-interface Arrived {
-  readonly request: Request;
-  /** How long it was. */
-  readonly bytes: number;
-  readonly client: ClientContext;
-  /** The node has changed, and with it what the client is. */
-  readonly moved: boolean;
-}
+/** A request whose node was read. `moved`: the node has changed, and with it what the client is. */
+type Arrived = readonly [request: Request, bytes: number, client: ClientContext, moved: boolean];
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
 export class XdsStream extends ClientStream<ClientContext> implements OrderedStream {
-  readonly id: string;
   readonly route: Route;
   readonly #services: DownstreamServices;
   readonly #server: XdsServer;
   readonly #types: TypeStream[] = [];
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
   #isReading = false;
-  /** Bytes that only this client gets and that it has not read. */
-  #unread = 0;
   readonly #order: SendOrder;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
@@ -151,8 +142,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     services: DownstreamServices,
     server: XdsServer,
   ) {
-    super(transport, services.clock);
-    this.id = id;
+    super(id, transport, services.clock);
     this.route = route;
     this.#services = services;
     this.#server = server;
@@ -201,23 +191,25 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     const moved = before !== undefined && before !== client;
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
-      const arrived = { request, bytes: bytes.length, client, moved };
-      this.handleInTurns(bytesOf(request), () => this.#handleLarge(type, arrived));
+      this.handleInTurns(bytesOf(request), () =>
+        this.#handleLarge(type, request, bytes.length, client, moved),
+      );
       return;
     }
-    this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
+    this.#handle(type, read.value, bytes.length, client, moved);
     this.pump();
     this.#order.resumeOthers();
   }
 
-  *#handleLarge(type: TypeStream, arrived: Arrived): InTurns<void> {
+  *#handleLarge(type: TypeStream, ...arrived: Arrived): InTurns<void> {
+    const [request, , client] = arrived;
     this.#isReading = true;
-    const handled = yield* type.readAhead(arrived.request, arrived.client);
+    const handled = yield* type.readAhead(request, client);
     try {
       yield;
       this.#isReading = false;
       if (this.isOver) return;
-      this.#handle(type, arrived);
+      this.#handle(type, ...arrived);
     } finally {
       handled?.();
     }
@@ -226,7 +218,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#order.resumeOthers();
   }
 
-  #handle(type: TypeStream, { request, bytes, client, moved }: Arrived): void {
+  #handle(type: TypeStream, ...[request, bytes, client, moved]: Arrived): void {
     const isLater = type.subscription !== undefined;
     const handled = type.handle(request, client);
     if (!handled.ok) {
@@ -264,13 +256,11 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
 
   override drained(): void {
     super.drained();
-    this.#keep(0);
     this.pump();
   }
 
   override closed(): void {
     super.closed();
-    this.#keep(0);
     this.#services.taps.ended(this);
     this.#server.closed(this);
     this.giveUpReading();
@@ -328,17 +318,11 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     // What many get is charged to nobody.
-    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true) this.#keep(length);
+    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true)
+      this.keepUnread(length);
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;
-  }
-
-  /** So much of what only this client gets has not been read yet. */
-  #keep(bytes: number): void {
-    if (bytes === this.#unread) return;
-    this.transport.peer.account.keeps(bytes - this.#unread);
-    this.#unread = bytes;
   }
 
   /** Of one response. */

@@ -199,7 +199,6 @@ const largeReport = 32 * 1024;
 /** One client's stream of reports. */
 class ClientReports extends ClientStream<ReportingClient> {
   readonly #server: LoadServer;
-  readonly #id: string;
   /** To which it reports, and whose they are. */
   sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
@@ -217,9 +216,8 @@ class ClientReports extends ClientStream<ReportingClient> {
   #isClosed = false;
 
   constructor(stream: ServerStream, server: LoadServer, id: string) {
-    super(stream, server.options.clock);
+    super(id, stream, server.options.clock);
     this.#server = server;
-    this.#id = id;
   }
 
   get origin(): LoadOrigin {
@@ -305,7 +303,7 @@ class ClientReports extends ClientStream<ReportingClient> {
   /** True: it is known who the client is. */
   #identify(shown: Buffer | undefined): boolean {
     const node = this.newNode(shown);
-    const read = node && this.#server.options.identify(node, this.peer, this.#id);
+    const read = node && this.#server.options.identify(node, this.peer, this.id);
     if (read?.ok === false) {
       this.failFor({ reason: 'node', status: read.error });
       return false;
@@ -398,7 +396,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.client = undefined;
     for (const session of this.sessions) session.leave(this);
     this.sessions = new Set();
-    if (this.#isClosed) this.#server.delete(this.#id);
+    if (this.#isClosed) this.#server.delete(this.id);
   }
 }
 

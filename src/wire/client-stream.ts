@@ -72,6 +72,8 @@ export class OpenStreams<Stream extends ClientStream<unknown>> extends Map<strin
  * client meanwhile.
  */
 export abstract class ClientStream<Client> implements StreamHandler {
+  /** Among those of its kind. */
+  readonly id: string;
   readonly transport: ServerStream;
   /** Undefined: it has not said yet who it is. Its class alone sets it. */
   client: Client | undefined;
@@ -82,6 +84,8 @@ export abstract class ClientStream<Client> implements StreamHandler {
   readonly #node = new LastNode();
   /** Since when a write waits for the client, which has read nothing since, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
+  /** Bytes that only this client gets and that it has not read. */
+  #unread = 0;
   /** Nothing is read before that. */
   #paused: Timer | undefined;
   /** What is left of a large request. */
@@ -90,7 +94,8 @@ export abstract class ClientStream<Client> implements StreamHandler {
   #heldBytes = 0;
   #isRunning = false;
 
-  constructor(transport: ServerStream, clock: Clock) {
+  constructor(id: string, transport: ServerStream, clock: Clock) {
+    this.id = id;
     this.transport = transport;
     this.#clock = clock;
     this.#openedAt = clock.monotonic();
@@ -120,6 +125,7 @@ export abstract class ClientStream<Client> implements StreamHandler {
 
   drained(): void {
     this.#blockedSince = undefined;
+    this.keepUnread(0);
   }
 
   progressed(): void {
@@ -134,6 +140,14 @@ export abstract class ClientStream<Client> implements StreamHandler {
   closed(): void {
     this.isOver = true;
     this.#paused?.cancel();
+    this.keepUnread(0);
+  }
+
+  /** So much of what only this client gets has not been read yet. */
+  protected keepUnread(bytes: number): void {
+    if (bytes === this.#unread) return;
+    this.peer.account.keeps(bytes - this.#unread);
+    this.#unread = bytes;
   }
 
   end(status: GrpcStatus): void {

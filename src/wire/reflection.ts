@@ -15,7 +15,7 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
 } from '../gen/reflection_pb.ts';
-import { getOrMake } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import type { AuxiliaryService, CallKind } from './connect.ts';
 import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
@@ -108,7 +108,7 @@ function answer(
 }
 
 /** All together have less than a megabyte, and a call may ask for most of them. */
-const encodedFiles = new WeakMap<FileDescriptorProto, Uint8Array>();
+const encoded = onceFor((file: FileDescriptorProto) => toBinary(FileDescriptorProtoSchema, file));
 
 /** The file first, then what it imports. */
 function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): ReflectionAnswer {
@@ -116,9 +116,7 @@ function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string
   const fileDescriptorProto: Uint8Array[] = [];
   const collect = ({ proto, dependencies }: DescFile): void => {
     sent.add(proto.name);
-    fileDescriptorProto.push(
-      getOrMake(encodedFiles, proto, () => toBinary(FileDescriptorProtoSchema, proto)),
-    );
+    fileDescriptorProto.push(encoded(proto));
     for (const dependency of dependencies) if (!sent.has(dependency.proto.name)) collect(dependency);
   };
   collect(file);

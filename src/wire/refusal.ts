@@ -1,4 +1,3 @@
-import { DRAINING } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { FaultReason, Peer } from './server-stream.ts';
 
@@ -11,7 +10,11 @@ export interface Refusal {
   readonly logged?: string;
 }
 
-export const draining: Refusal = { reason: 'draining', status: DRAINING };
+/** Why a stream is ended or not taken while the process ends. */
+export const draining: Refusal = {
+  reason: 'draining',
+  status: { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' },
+};
 
 /** `what`: a type, anything, or some of its names. */
 export const denied = (what: string): Refusal => ({

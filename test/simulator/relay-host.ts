@@ -730,7 +730,7 @@ class Running {
       clock,
       identify: (node, peer, stream) => {
         const client = contextOf(node, peer);
-        return client.ok ? ok(clientOf(client.value, String(stream))) : client;
+        return client.ok ? ok(clientOf(client.value, stream)) : client;
       },
       limits: () => ({
         maxLoadReportClusters: 10_000,

@@ -1,8 +1,8 @@
 import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import type { TypeUrl } from '../../model/brand.ts';
-import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
+import { contentDigest } from '../../model/payloads.ts';
 import { DiskProblem } from './disk-error.ts';
 import type { Row, RowBatch, RowKind, StoredPayload } from './records.ts';
 

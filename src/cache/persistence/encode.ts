@@ -1,8 +1,8 @@
 import { type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
 import type { Change, ChangedName, Content } from '../../model/change.ts';
 import type { WallTime } from '../../model/clock.ts';
-import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
+import { contentDigest } from '../../model/payloads.ts';
 import type { Payload } from '../../model/resource.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { isCollection } from '../../model/selection.ts';

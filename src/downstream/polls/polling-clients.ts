@@ -29,14 +29,8 @@ import {
   referringTypes,
   SendOrder,
 } from '../send-order.ts';
-import type {
-  ClientContext,
-  ClientTransport,
-  DownstreamServices,
-  ListedClient,
-  ListedType,
-  Overdue,
-} from '../services.ts';
+import type { ClientContext, DownstreamServices, ListedClient, ListedType } from '../services.ts';
+import type { ClientTransport, Overdue } from '../stream-metrics.ts';
 
 /** What one message of a client asks for, by the rules in force when it was read. */
 export interface Poll {

@@ -23,7 +23,8 @@ import {
   tooLarge,
   unavailable,
 } from '../admission.ts';
-import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
+import type { ClientContext, DownstreamServices } from '../services.ts';
+import type { ClientTransport } from '../stream-metrics.ts';
 import { selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
@@ -349,12 +350,6 @@ export const tooFast: GrpcStatus = {
 const keyOf = ({ info, selection, client, encoding }: Poll): string =>
   `${info.short} ${selection.hash} ${selection.size} ${JSON.stringify(encoding)} ${client.access.key}`;
 
-/** A poll that waits for what is unknown. */
-interface HeldPoll {
-  readonly poll: ReadPoll;
-  readonly answered: Answered;
-}
-
 /**
  * What classes keep. They may keep one response, as names that nobody has make no difference: it counts once. Who polls
  * all of them alone pays for it.
@@ -400,8 +395,8 @@ class PollClass {
   /** The response that is kept for its polls. */
   #kept: Response | undefined;
   readonly #responses: KeptResponses;
-  /** Those that wait, and until when. */
-  readonly #held = new Map<HeldPoll, Timer>();
+  /** Polls that wait for what is unknown, and until when. */
+  readonly #held = new Map<Answered, readonly [ReadPoll, Timer]>();
 
   constructor(key: string, poll: Poll, peer: Peer, services: DownstreamServices, responses: KeptResponses) {
     this.key = key;
@@ -436,10 +431,9 @@ class PollClass {
       answered(outcome);
       return () => {};
     }
-    const held: HeldPoll = { poll, answered };
-    const timer = clock.after(milliseconds, () => account.work(() => this.#answer(held, true)));
-    this.#held.set(held, timer);
-    return () => this.#release(held);
+    const timer = clock.after(milliseconds, () => account.work(() => this.#answer(answered, true)));
+    this.#held.set(answered, [poll, timer]);
+    return () => this.#release(answered);
   }
 
   /** Upstreams have gone down: nothing can become known for those that wait. */
@@ -456,22 +450,23 @@ class PollClass {
   }
 
   answerAll(outcome: PollOutcome): void {
-    for (const held of [...this.#held.keys()]) {
-      this.#release(held);
-      held.answered(outcome);
+    for (const answered of [...this.#held.keys()]) {
+      this.#release(answered);
+      answered(outcome);
     }
   }
 
   #wake(): void {
     if (this.#kept !== undefined) this.#keep(this.#subscription.kept);
-    for (const held of [...this.#held.keys()]) this.#answer(held, false);
+    for (const answered of [...this.#held.keys()]) this.#answer(answered, false);
   }
 
-  #answer(held: HeldPoll, timeIsUp: boolean): void {
-    const outcome = this.#outcomeOf(held.poll, timeIsUp);
+  #answer(answered: Answered, timeIsUp: boolean): void {
+    const [poll] = this.#held.get(answered) ?? [];
+    const outcome = poll && this.#outcomeOf(poll, timeIsUp);
     if (outcome === undefined) return;
-    this.#release(held);
-    held.answered(outcome);
+    this.#release(answered);
+    answered(outcome);
   }
 
   /** Undefined: more may be known before the time is up (protocol §7.4). */
@@ -526,9 +521,9 @@ class PollClass {
     return !allUnknown || transport === 'fetch';
   }
 
-  #release(held: HeldPoll): void {
-    this.#held.get(held)?.cancel();
-    this.#held.delete(held);
+  #release(answered: Answered): void {
+    this.#held.get(answered)?.[1].cancel();
+    this.#held.delete(answered);
   }
 
   #hopeless(): PollOutcome | undefined {
@@ -568,14 +563,13 @@ const unreadAnswers = 'answers to Fetch that are not read';
 
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
 class FetchCall extends ClientStream<ReadPoll> {
-  readonly #id: string;
   readonly #info: TypeInfo;
   readonly #polls: Polls;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
   #cancel: (() => void) | undefined;
-  /** Bytes of the answer that its client has not taken at once. */
-  #unread = 0;
+  /** Its client has not taken the answer at once. */
+  #isUnread = false;
 
   constructor(
     id: string,
@@ -585,8 +579,7 @@ class FetchCall extends ClientStream<ReadPoll> {
     clock: Clock,
     milliseconds: number,
   ) {
-    super(stream, clock);
-    this.#id = id;
+    super(id, stream, clock);
     this.#milliseconds = milliseconds;
     this.#info = info;
     this.#polls = polls;
@@ -622,8 +615,8 @@ class FetchCall extends ClientStream<ReadPoll> {
         this.end(ended);
         return;
       }
-      this.#unread = bytes.length;
-      peer.account.keeps(this.#unread);
+      this.#isUnread = true;
+      this.keepUnread(bytes.length);
       peer.account.enter(unreadAnswers);
     });
   }
@@ -639,12 +632,9 @@ class FetchCall extends ClientStream<ReadPoll> {
 
   override closed(): void {
     super.closed();
-    const { account } = this.peer;
-    if (this.#unread > 0) account.leave(unreadAnswers);
-    account.keeps(-this.#unread);
-    this.#unread = 0;
+    if (this.#isUnread) this.peer.account.leave(unreadAnswers);
     this.#cancel?.();
-    this.#polls.fetches.delete(this.#id);
+    this.#polls.fetches.delete(this.id);
   }
 
   protected rejected(refusal: Refusal): void {
