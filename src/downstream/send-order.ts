@@ -1,7 +1,7 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
-import { deleteIn, getOrMake, onceFor } from '../model/maps.ts';
+import { deleteIn, getOrMake, lazily, onceFor } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
@@ -617,11 +617,6 @@ function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: R
 }
 
 const shortOf = (one: Reference): string => one.slice(0, one.indexOf(' '));
-
-function lazily<T>(make: () => T): () => T {
-  let made: { readonly value: T } | undefined;
-  return () => (made ??= { value: make() }).value;
-}
 
 /** The client said that it has it: its body is not known. */
 const isFromEarlierStream = ({ variant }: Removed): boolean => variant.payload === undefined;

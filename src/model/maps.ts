@@ -20,6 +20,12 @@ export function onceFor<Key extends object, Value>(make: (key: Key) => Value): (
   return (key) => getOrMake(known, key, make);
 }
 
+/** What is made when somebody asks for it first. */
+export function lazily<Value>(make: () => Value): () => Value {
+  let made: { readonly value: Value } | undefined;
+  return () => (made ??= { value: make() }).value;
+}
+
 /** Gives each object a number of its own, from 1. */
 export function numbering(): (one: object) => number {
   let last = 0;

@@ -15,7 +15,7 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
 } from '../gen/reflection_pb.ts';
-import { onceFor } from '../model/maps.ts';
+import { lazily, onceFor } from '../model/maps.ts';
 import type { AuxiliaryService, CallKind } from './connect.ts';
 import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
@@ -44,17 +44,10 @@ type ReflectionAnswer = NonNullable<
 
 /**
  * gRPC server reflection. `services` are the full names that it lists now; their descriptors are looked up in the Envoy
- * API, loaded when somebody asks, and in `files`.
+ * API, loaded when somebody asks.
  */
-export function reflection(
-  services: () => readonly string[],
-  files: readonly DescFile[] = [],
-): AuxiliaryService {
-  let loaded: Descriptors | undefined;
-  const descriptors = (): Descriptors => {
-    loaded ??= new Descriptors([file_health, file_reflection, ...files]);
-    return loaded;
-  };
+export function reflection(services: () => readonly string[]): AuxiliaryService {
+  const descriptors = lazily(() => new Descriptors([file_health, file_reflection]));
   const implementation: ServiceImpl<typeof ServerReflection> = {
     async *serverReflectionInfo(requests) {
       /** Files that this client has: not sent again as somebody's dependency. */

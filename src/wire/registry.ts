@@ -3,7 +3,6 @@ import {
   createFileRegistry,
   type DescField,
   type DescMessage,
-  type FileRegistry,
   fromBinary,
   fromJson,
   type JsonValue,
@@ -12,21 +11,19 @@ import {
 } from '@bufbuild/protobuf';
 import { fromText } from '@bufbuild/protobuf/txtpb';
 import { FileDescriptorSetSchema } from '@bufbuild/protobuf/wkt';
+import { lazily } from '../model/maps.ts';
 import { attempt, errorMessage, fail, type Result } from '../model/result.ts';
 import { packageFile } from '../package/files.ts';
-
-let registry: FileRegistry | undefined;
 
 /**
  * The whole Envoy API as descriptors: what JSON and text need for the messages inside Any. Loaded when it is first
  * asked for, in about 0.1 s and 13 MB, because gRPC never needs it.
  */
-export function envoyRegistry(): FileRegistry {
-  registry ??= createFileRegistry(
+export const envoyRegistry = lazily(() =>
+  createFileRegistry(
     fromBinary(FileDescriptorSetSchema, zstdDecompressSync(packageFile('proto/envoy-api.binpb.zst'))),
-  );
-  return registry;
-}
+  ),
+);
 
 /**
  * Canonical proto3 JSON (snake_case is accepted too) to the encoded message of this full name. An unknown field is a fault.
