@@ -14,8 +14,7 @@ import { parseArgs } from 'node:util';
 import * as z from 'zod';
 import { systemClock } from '../src/model/clock.ts';
 import { listenGrpc } from '../src/wire/http2-server.ts';
-import { hourOf } from '../src/wire/ticket-keys.ts';
-import { TlsSessions } from '../src/wire/tls-sessions.ts';
+import { hourOf, TlsSessions } from '../src/wire/tls-sessions.ts';
 
 const kinds = {
   ecdsa: 'ec -pkeyopt ec_paramgen_curve:P-256',

@@ -43,11 +43,10 @@ import { health } from './wire/health.ts';
 import { compressed, type HttpAnswer, jsonAnswer, problem, refusal } from './wire/http-answer.ts';
 import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from './wire/http-server.ts';
 import { type GrpcServer, listenGrpc } from './wire/http2-server.ts';
-import { isJsonValue } from './wire/json-fault.ts';
 import { parseJson } from './wire/json-reader.ts';
-import { verifiedIdentity } from './wire/peer-identity.ts';
+import { verifiedIdentity } from './wire/peer.ts';
 import { reflection, reflectionAliases } from './wire/reflection.ts';
-import { lazyEnvoyRegistry } from './wire/registry.ts';
+import { isJsonValue, lazyEnvoyRegistry } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
 /** The listeners for clients of one process. */

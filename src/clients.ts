@@ -14,7 +14,7 @@ import { compileParameterRules, type DerivedParameters } from './security/derive
 import { compilePrincipals } from './security/pattern.ts';
 import { originOfFeatures, PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from './wire/between-relays.ts';
 import { Code, type GrpcStatus } from './wire/grpc-status.ts';
-import { nodeKeyOf, type PeerNames, verifiedIdentity } from './wire/peer-identity.ts';
+import { nodeKeyOf, type PeerNames, verifiedIdentity } from './wire/peer.ts';
 import type { Peer } from './wire/server-stream.ts';
 
 /** Client features by which a client says what it understands (protocol §5, §8). */

@@ -5,9 +5,7 @@ import { Staleness } from './admin/staleness.ts';
 import type { Journal } from './cache/type-table.ts';
 import { ClientRules } from './clients.ts';
 import type { Config } from './config/config.ts';
-import { noPlace } from './downstream/admission.ts';
-import { LoopDetection, newRelayId } from './downstream/loop-detection.ts';
-import { StreamLog, StreamMetrics } from './downstream/stream-metrics.ts';
+import { StreamMetrics } from './downstream/stream-metrics.ts';
 import type { XdsStream } from './downstream/xds-server.ts';
 import type { LoadServer } from './load/load-server.ts';
 import {
@@ -48,10 +46,11 @@ import { extensionShare } from './upstream/ads/subscribed-type.ts';
 import { claimant } from './upstream/claims.ts';
 import { Accounts } from './wire/accounts.ts';
 import type { ConnectionBounds } from './wire/client-connections.ts';
+import type { StreamPlaces } from './wire/client-stream.ts';
 import type { GrpcStatus } from './wire/grpc-status.ts';
 import { denied, draining, exhausted, type Refusal } from './wire/refusal.ts';
 import type { Peer, ServerStream } from './wire/server-stream.ts';
-import { longestUnverified } from './wire/via.ts';
+import { LoopDetection, longestUnverified, newRelayId } from './wire/via.ts';
 
 export interface CoreDependencies {
   readonly log: Log;
@@ -185,23 +184,15 @@ export class Core {
     this.log = log;
     logGrpc(log);
     this.logLevels = logLevels ?? new LogLevels();
-    const streamLog = new StreamLog(log, this.logLevels);
     this.version = version;
     this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, { process: processMetrics });
     this.conditions = new Conditions(log);
     this.#sessionShares = new SessionShares(config);
     this.spans = spans;
     this.traces = spans && new UpdateTraces(spans, systemClock);
-    this.#streamMetrics = new StreamMetrics({
-      metrics: this.metrics,
-      conditions: this.conditions,
-      clock: systemClock,
-      log: streamLog,
-      traces: this.traces,
-      touched: (stream, isOfCanary) => {
-        this.fleet.touched(stream);
-        if (isOfCanary) this.#judged.canaryAnswered();
-      },
+    this.#streamMetrics = new StreamMetrics(this, systemClock, (stream, isOfCanary) => {
+      this.fleet.touched(stream);
+      if (isOfCanary) this.#judged.canaryAnswered();
     });
     this.accounts = new Accounts(
       systemClock,
@@ -225,27 +216,16 @@ export class Core {
       },
       recorded: answers !== undefined,
       traces: this.traces,
-      admission: {
-        refuses: (peer, { type }) => this.refusal(peer, type),
-        opened: (stream) => {
-          this.admission.streamOpened(stream.transport.peer);
-          streamLog.opened(stream);
-        },
+      streams: {
+        opened: (stream) => this.#streamMetrics.opened(stream),
         changing: (stream) => this.fleet.changing(stream, this.#judged.waiting()),
         closed: (stream) => {
-          this.admission.streamClosed(stream.transport.peer);
           this.loops.streamEnded(stream.transport);
-          streamLog.ended(stream);
+          this.#streamMetrics.ended(stream);
           // It still has its types.
           if (stream.client?.access.side === 'canary') this.#judged.canaryEnded(stream);
           this.fleet.touched(stream.id);
         },
-      },
-      refusesPolls: (peer, { url }) => (this.#isDraining ? draining : this.admission.denial(peer, url)),
-      fetches: {
-        refuses: (peer, { url }) => this.refusal(peer, url),
-        opened: (peer) => this.admission.streamOpened(peer),
-        closed: (peer) => this.admission.streamClosed(peer),
       },
       fetchMilliseconds: () => fetchMilliseconds(this.config),
       leavesBehind: ({ type, selector }) => {
@@ -268,6 +248,7 @@ export class Core {
         context: (node, peer) => this.rules.context(node, peer),
         reapplyRules: (client, peer) => this.rules.reapplyRules(client, peer),
         sessions: this.#sessionShares,
+        places: this.admission,
       },
       events: {
         ambiguous: (type, name, parameters, choices) => this.#ambiguous(type, name, parameters, choices),
@@ -313,8 +294,7 @@ export class Core {
       relayId: this.loops.relayId,
       events: this.#streamMetrics,
       limits: () => this.#inForce.limits,
-      refuses: (peer, { type }) => this.refusal(peer, type),
-      admission: this.admission,
+      places: this.admission,
     });
     const loadRole = role.loadReports ?? 'alone';
     this.subscribedUpstreams = new SubscribedUpstreams(this, role.subscribedElsewhere);
@@ -395,16 +375,9 @@ export class Core {
     return this.#inForce.rules;
   }
 
-  /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
-  refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
-    // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
-    if (this.#isDraining && this.#role.loadReports !== 'primary') return draining;
-    return this.admission.refusal(peer, type, this.openStreams);
-  }
-
   /** A client's stream of load reports, with the admission of any stream. Why it is not taken, if so. */
   acceptReports(stream: ServerStream): GrpcStatus | undefined {
-    const refusal = this.refusal(stream.peer, undefined);
+    const refusal = this.admission.refusal(stream.peer, undefined);
     if (refusal === undefined) this.loadReports.accept(stream);
     else this.rejected(refusal, stream.peer);
     return refusal?.status;
@@ -421,19 +394,21 @@ export class Core {
 
   /** Those that limits.max_streams counts: of siblings, and calls of Fetch, too. */
   get openStreams(): number {
-    return this.streams + this.siblings.server.size + this.relay.fetches.size;
+    return this.#open.reduce((sum, { size }) => sum + size, 0);
   }
 
   /** Processes took more than the limit at the same time: this one keeps so many, first those that serve clients. */
   keepOldestStreams(count: number): void {
-    const { server, fetches } = this.relay;
-    const ofClients = Math.min(server.size, count);
-    const ofReports = Math.min(this.loadReports.size, count - ofClients);
-    const ofSiblings = Math.min(this.siblings.server.size, count - ofClients - ofReports);
-    server.keepOldest(ofClients);
-    this.loadReports.keepOldest(ofReports, noPlace);
-    this.siblings.server.keepOldest(ofSiblings);
-    fetches.keepOldest(count - ofClients - ofReports - ofSiblings);
+    let left = count;
+    for (const streams of this.#open) {
+      const kept = Math.min(streams.size, left);
+      streams.keepOldest(kept);
+      left -= kept;
+    }
+  }
+
+  get #open() {
+    return [this.relay.server, this.loadReports, this.siblings.server, this.relay.polls.fetches];
   }
 
   /** A stream is refused because this relay already subscribes to the relay that opened it. */
@@ -545,7 +520,7 @@ function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
 }
 
 /** Who may connect and open streams, and how many, on all listeners together: by the rules and limits in force. */
-class Admission implements ConnectionBounds {
+class Admission implements ConnectionBounds, StreamPlaces {
   readonly #core: Core;
   readonly #role: ProcessRole;
   /** Those that are within their TLS handshake too; the oldest first. */
@@ -562,18 +537,18 @@ class Admission implements ConnectionBounds {
     return this.#connections.size;
   }
 
-  /** The rules allow this peer nothing of the type (undefined: of any). */
   denial(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     return this.#core.rules.accessOf(peer).deniesEverything(type) ? denied(type ?? 'anything') : undefined;
   }
 
-  /** Why a stream is not taken, with so many open; undefined if it is. `type`: undefined on ADS. */
-  refusal(peer: Peer, type: TypeUrl | undefined, streams: number): Refusal | undefined {
+  refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined {
     const { account } = peer;
+    // The streams of a primary are its workers', which drain by themselves: their clients are served to the end.
+    if (this.#core.isDraining && this.#role.loadReports !== 'primary') return draining;
     const denial = this.denial(peer, type);
     if (denial !== undefined) return denial;
     const { maxStreams, maxStreamsPerPeer } = this.#core.config.limits;
-    const open = streams + this.#elsewhere.streams;
+    const open = this.#core.openStreams + this.#elsewhere.streams;
     if (open >= maxStreams) {
       const message = `${maxStreams} streams are open, the maximum of this relay (limits.max_streams)`;
       return exhausted('streams', message);

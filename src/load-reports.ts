@@ -31,6 +31,7 @@ import { AdsUpstream } from './upstream/ads/ads-upstream.ts';
 import { sessionParameters } from './upstream/ads/stamp.ts';
 import { claimant } from './upstream/claims.ts';
 import { originOfFeatures } from './wire/between-relays.ts';
+import type { StreamPlaces } from './wire/client-stream.ts';
 import { Code, type GrpcStatus } from './wire/grpc-status.ts';
 import type { Refusal } from './wire/refusal.ts';
 import type { Peer } from './wire/server-stream.ts';
@@ -64,7 +65,7 @@ interface LoadParts {
   readonly streamPrefix: string;
   /** A client's stream is refused, ends, or is read no further for a while. */
   readonly rejected: (refusal: Omit<Refusal, 'status'>, peer: Peer) => void;
-  readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
+  readonly admission: StreamPlaces;
 }
 
 /** Open streams of load reports, as metrics count them: those between workers and their primary are no client's. */
@@ -76,7 +77,7 @@ export const loadStreams = ({ size, sessions }: LoadServer, role: LoadRole) => (
 export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   const { metrics, conditions, admission } = core;
   const requests = loadOutcomes.map((outcome) => [outcome, metrics.count.loadRequests(outcome)] as const);
-  const identify = (node: Buffer, peer: Peer, stream: number): Result<ReportingClient, GrpcStatus> => {
+  const identify = (node: Buffer, peer: Peer, stream: string): Result<ReportingClient, GrpcStatus> => {
     const read = core.rules.context(node, peer);
     const id = `${core.streamPrefix}${stream}`;
     return read.ok ? ok(reportingClient(core, requests, read.value, peer, id)) : read;
@@ -104,9 +105,8 @@ export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
     // What a worker has, it has for its clients: the primary holds back.
     holdsBack: (name) =>
       role !== 'worker' && core.relay.gate.pending.some(({ upstream }) => upstream === name),
+    places: admission,
     events: {
-      opened: (peer) => admission.streamOpened(peer),
-      closed: (peer) => admission.streamClosed(peer),
       rejected: core.rejected,
       // Between a worker and the primary nothing is reported to anybody.
       sent: (upstream) => (role === 'worker' ? notCounted : metrics.count.loadReports('sent', upstream)),
@@ -253,7 +253,7 @@ const unknownMs = 50;
 const streamsPerMs = 40;
 
 interface Served extends Pick<LoadParts, 'config'> {
-  readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'streams'> };
+  readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'values'> };
 }
 
 /** Of which upstreams clients have subscriptions, by node. */
@@ -296,7 +296,7 @@ export class SubscribedUpstreams {
 
   #look(): Map<string, ReadonlySet<string>> {
     const byNode = new Map<string, Set<string>>();
-    for (const { client, types } of this.#core.relay.server.streams()) {
+    for (const { client, types } of this.#core.relay.server.values()) {
       if (client === undefined) continue;
       const names = getOrMake(byNode, client.nodeId, () => new Set());
       for (const { info, selection } of types)

@@ -1,10 +1,9 @@
 import { type CatalogReader, type Restored, type Store, sideStores } from './cache/store.ts';
 import type { StoreOptions } from './cache/type-table.ts';
-import { type FetchAdmission, FetchCalls } from './downstream/polls/fetch-calls.ts';
-import { Polls, type RefusesPolls } from './downstream/polls/polls.ts';
+import { Polls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
-import { type StreamAdmission, XdsServer } from './downstream/xds-server.ts';
+import { type StreamListener, XdsServer } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
@@ -13,7 +12,7 @@ import { getOrMake } from './model/maps.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import { isCollection } from './model/selection.ts';
-import type { Holder, Interest, InterestContent, Put, Restamp, Transaction } from './model/transaction.ts';
+import type { Holder, Interest, Put, Restamp, Transaction } from './model/transaction.ts';
 import { isKnownType, type TypeInfo } from './model/types.ts';
 import type { Upstream, UpstreamSink } from './model/upstream.ts';
 import { unclaimed } from './upstream/claims.ts';
@@ -29,13 +28,9 @@ export interface RelayOptions
     DownstreamServices,
     'clock' | 'taps' | 'open' | 'prepare' | 'isUnavailable' | 'refusal'
   >;
-  /** Whose polls are refused; left out: nobody's. */
-  readonly refusesPolls?: RefusesPolls;
-  /** Left out: every Fetch call is taken. */
-  readonly fetches?: FetchAdmission;
   /** How long a Fetch call waits for what is unknown, in milliseconds; left out: not at all. */
   readonly fetchMilliseconds?: () => number;
-  readonly admission: StreamAdmission;
+  readonly streams: StreamListener;
   /** For metrics and logs. */
   readonly events: Pick<StoreOptions, 'ambiguous'> &
     Pick<ViewsOptions, 'lookedUp' | 'answered'> & {
@@ -57,8 +52,6 @@ export interface RelayOptions
   /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
   readonly upstreamPerSide?: boolean | undefined;
 }
-
-const everyFetch: FetchAdmission = { refuses: () => undefined, opened: () => {}, closed: () => {} };
 
 /** So many interests end in one turn for room: some 70 µs each. */
 const endsPerTurn = 1000;
@@ -84,7 +77,6 @@ export class Relay implements UpstreamSink {
   readonly views: Views;
   readonly server: XdsServer;
   readonly polls: Polls;
-  readonly fetches: FetchCalls;
   readonly taps: Taps;
   readonly #options: RelayOptions;
   /** By deadline: what came together has one timer, and ends together. */
@@ -149,10 +141,9 @@ export class Relay implements UpstreamSink {
         options.refusal ??
         ((interest) => this.#upstreamOf(interest.type, interest.selector)?.refusal?.(interest)),
     };
-    const { streamPrefix = '', fetches = everyFetch } = options;
-    this.server = new XdsServer(services, options.admission, streamPrefix);
-    this.polls = new Polls(services, options.refusesPolls ?? (() => undefined), streamPrefix);
-    this.fetches = new FetchCalls(this.polls, services, fetches);
+    const { streamPrefix = '' } = options;
+    this.server = new XdsServer(services, options.streams, streamPrefix);
+    this.polls = new Polls(services, streamPrefix);
   }
 
   /** The cache; where each side has an upstream, what is released. */
@@ -260,18 +251,18 @@ export class Relay implements UpstreamSink {
 
   /** For inspection: those with streams, and those that poll. */
   *clients(): Iterable<ListedClient> {
-    yield* this.server.streams();
+    yield* this.server.values();
     yield* this.polls.clients.all();
   }
 
   /** By its id, as `clients` gives it. */
   client(id: string): ListedClient | undefined {
-    return this.server.stream(id) ?? this.polls.clients.find(id);
+    return this.server.get(id) ?? this.polls.clients.find(id);
   }
 
   /** Takes a call of a path in `fetchRoutes`. */
   fetch(stream: ServerStream, info: TypeInfo): void {
-    this.fetches.accept(stream, info, this.#options.fetchMilliseconds?.() ?? 0);
+    this.polls.fetch(stream, info, this.#options.fetchMilliseconds?.() ?? 0);
   }
 
   endIfIdle(interest: Interest): void {
@@ -359,7 +350,7 @@ export class Relay implements UpstreamSink {
   }
 
   /** What would end with an interest. Bodies that both stores have are the same: they are counted for what is released. */
-  #contentOf(interest: Interest): InterestContent {
+  #contentOf(interest: Interest): ReturnType<Store['contentOf']> {
     const { released, canary } = this.#stores;
     const content = released.contentOf(interest);
     return content.hasContent || canary === released ? content : canary.contentOf(interest);

@@ -98,7 +98,7 @@ async function effectOn(
   let undecided: Undecided[] = [];
   /** Clients and names. */
   let undecidedCount = 0;
-  for (const stream of [...relay.server.streams()]) {
+  for (const stream of [...relay.server.values()]) {
     await pace.yieldIfDue();
     whileAsked();
     if (stream.client !== undefined) await add(stream, stream.client);

@@ -135,7 +135,7 @@ export class RelayFleet implements Fleet {
 
   /** It subscribes to something else, is somebody else, has answered, or has ended. */
   touched(id: string): void {
-    if (this.#relay.server.stream(id) === undefined) this.#rejected.delete(id);
+    if (this.#relay.server.get(id) === undefined) this.#rejected.delete(id);
     if (this.#waiting === undefined) return;
     const known = this.#subscribers.get(id);
     if (known !== undefined) known.standing = undefined;
@@ -195,7 +195,7 @@ export class RelayFleet implements Fleet {
       index.begin(names);
       this.#unread.add(index);
     }
-    this.#due = new Set(Iterator.from(this.#relay.server.streams()).map(({ id }) => id));
+    this.#due = new Set(Iterator.from(this.#relay.server.values()).map(({ id }) => id));
     this.#subscribers = new Map();
     this.#members = undefined;
     this.#forgetRejected(
@@ -231,7 +231,7 @@ export class RelayFleet implements Fleet {
 
   #look(id: string): void {
     const before = this.#subscribers.get(id);
-    const now = this.#subscriber(this.#relay.server.stream(id));
+    const now = this.#subscriber(this.#relay.server.get(id));
     if (before !== undefined && now !== undefined && isSameSubscriber(before, now)) return;
     if (before === undefined && now === undefined) return;
     this.#members = undefined;

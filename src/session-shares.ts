@@ -1,5 +1,5 @@
 import type { Config } from './config/config.ts';
-import type { SessionLimits, Subscribed } from './downstream/services.ts';
+import type { Subscribed } from './downstream/services.ts';
 import type { ParametersKey, TypeUrl } from './model/brand.ts';
 import { countIn, getOrMake } from './model/maps.ts';
 import type { Selection } from './model/selection.ts';
@@ -21,7 +21,7 @@ const none: Sets = new Set();
  * How many of the upstream sessions one client may use (limits.max_upstream_sessions): a stream a quarter of them, a
  * peer half. Otherwise a client that chooses its own parameters could use all sessions with one request.
  */
-export class SessionShares implements SessionLimits {
+export class SessionShares {
   #config: Config;
   /** For each account, how many of its streams need a session for a parameter set. */
   #peers = new Map<Account, Map<ParametersKey, number>>();

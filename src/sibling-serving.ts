@@ -4,7 +4,7 @@ import type { Config } from './config/config.ts';
 import { admitsOnlyRelays } from './config/warnings.ts';
 import type { DownstreamServices, StreamEvents, StreamLimits } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
-import { type Route, type StreamAdmission, XdsServer } from './downstream/xds-server.ts';
+import { type Route, XdsServer } from './downstream/xds-server.ts';
 import { type ResourceName, resourceName, type TypeUrl } from './model/brand.ts';
 import { type Catalog, type Commit, isVariant } from './model/catalog.ts';
 import type { Clock, Timer } from './model/clock.ts';
@@ -27,8 +27,7 @@ interface SiblingParts {
   readonly relayId: string;
   readonly events: StreamEvents;
   readonly limits: () => StreamLimits;
-  readonly refuses: StreamAdmission['refuses'];
-  readonly admission: { streamOpened(peer: Peer): void; streamClosed(peer: Peer): void };
+  readonly places?: DownstreamServices['places'];
   readonly defer: (run: () => void) => void;
 }
 
@@ -47,7 +46,7 @@ export class SiblingServing {
   constructor(config: Config, parts: SiblingParts) {
     this.#parts = parts;
     this.#rules = new SiblingRules(config);
-    const { clock, relay, events, limits, refuses, admission } = parts;
+    const { clock, relay, events, limits, places } = parts;
     this.#views = this.#viewsOf(relay.store.sides.released);
     this.#list = new InterestList(relay, clock, (catalog) => this.#viewsOf(catalog));
     const services: DownstreamServices = {
@@ -55,6 +54,7 @@ export class SiblingServing {
       taps: new Taps(clock),
       events,
       limits,
+      places,
       constrained: () => true,
       contentVersions: () => false,
       legacyWildcard: (type) => typeInfo(type).legacyWildcard,
@@ -65,13 +65,8 @@ export class SiblingServing {
       isUnavailable: () => false,
       refusal: () => undefined,
     };
-    const streams: StreamAdmission = {
-      refuses,
-      opened: ({ transport }) => admission.streamOpened(transport.peer),
-      changing: () => {},
-      closed: ({ transport }) => admission.streamClosed(transport.peer),
-    };
-    this.server = new XdsServer(services, streams, 'sibling-');
+    const nobody = { opened: () => {}, changing: () => {}, closed: () => {} };
+    this.server = new XdsServer(services, nobody, 'sibling-');
   }
 
   /** Other rules are in force. */

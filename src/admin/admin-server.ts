@@ -27,7 +27,7 @@ import { problemKinds, wrongOnes } from '../observe/problems.ts';
 import { packageFile } from '../package/files.ts';
 import { compileGlob } from '../security/pattern.ts';
 import { isLoopback } from '../wire/address.ts';
-import { BodyPieces, tooSmallMessage } from '../wire/body-pieces.ts';
+import { BodyPieces, tooSmallMessage } from '../wire/half-sent.ts';
 import { compressed, type HttpAnswer, problem } from '../wire/http-answer.ts';
 import { pathOf } from '../wire/http-server.ts';
 import { isDisconnect } from '../wire/node-error.ts';

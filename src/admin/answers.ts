@@ -15,7 +15,7 @@ import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code, ConnectError, createContextKey, type HandlerContext } from '@connectrpc/connect';
 import type { TimeSlices } from '../model/time-slices.ts';
 import { undecoded } from '../wire/client-status.ts';
-import { isJsonObject } from '../wire/json-fault.ts';
+import { isJsonObject } from '../wire/registry.ts';
 
 /** What an answer of the admin listener has at most, in the encoding that is sent. What a list has beyond that is cut. */
 export const maxAnswerBytes = 8 << 20;

@@ -34,7 +34,7 @@ import {
 } from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
-import { verifiedIdentity } from '../wire/peer-identity.ts';
+import { verifiedIdentity } from '../wire/peer.ts';
 import { redactedBody } from '../wire/redaction.ts';
 import type { Peer } from '../wire/server-stream.ts';
 import { valueOf } from './requests.ts';
@@ -139,7 +139,7 @@ export function clientConfigs(
     const seesAll = scope.kind === 'all';
     const clients: readonly ListedClient[] = seesAll
       ? [...relay.clients()]
-      : [...relay.server.streams()].filter(({ transport }) => isInScope(scope, transport.peer));
+      : [...relay.server.values()].filter(({ transport }) => isInScope(scope, transport.peer));
     for (const stream of clients) {
       await pace.yieldIfDue();
       if (!matches(stream.client?.nodeId ?? '')) continue;

@@ -25,7 +25,7 @@ export function sampleOf(
   loadStreams: { readonly received: number; readonly sent: number },
 ): Sample {
   const { store } = relay;
-  const streams = Map.groupBy(relay.server.streams(), ({ route }) => kindOf(route));
+  const streams = Map.groupBy(relay.server.values(), ({ route }) => kindOf(route));
   const subscribers = subscribersOf(relay);
   const now = Date.now();
   const perType = (count: (of: Readonly<Subscribers>) => number): Reading[] =>
@@ -73,7 +73,7 @@ function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>
   const of = (type: TypeUrl): Subscribers => getOrMake(types, type, () => ({ ...NO_SUBSCRIBERS }));
   for (const [type, subscriptions] of subscriptionsOf(relay)) of(type).subscriptions = subscriptions;
   for (const view of relay.views.all()) of(view.type).classes++;
-  for (const stream of relay.server.streams()) {
+  for (const stream of relay.server.values()) {
     for (const { info, subscription } of stream.types) {
       const state = subscription?.responses.state;
       if (state === 'STALE') of(info.url).unacknowledged++;

@@ -14,11 +14,11 @@ import { printableJson } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
 import { formatHostPort } from '../wire/address.ts';
-import { BodyPieces } from '../wire/body-pieces.ts';
 import { ClientAuthorities, maxChainLength } from '../wire/client-authorities.ts';
+import { BodyPieces } from '../wire/half-sent.ts';
 import { endAfter, type HttpAnswer, refusedHead } from '../wire/http-answer.ts';
 import { explainError } from '../wire/node-error.ts';
-import { addressOf, issuersOf, verifiedCertificate } from '../wire/peer.ts';
+import { addressOf, issuersOf, nobody, verifiedCertificate } from '../wire/peer.ts';
 import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 
 export interface HttpListenerOptions {
@@ -134,7 +134,7 @@ function listenerOn(
 
   function connected(socket: Socket): void {
     const key = addressOf(socket);
-    const account = accounts.of({ address: key, unix: false, uriSans: [], dnsSans: [] });
+    const account = accounts.of({ address: key, unix: false, ...nobody });
     const isFull = visits.size >= maxConnections;
     if ((isFull || account.count(place) >= maxPerAddress) && !makeRoom(isFull ? undefined : account)) {
       socket.destroy();

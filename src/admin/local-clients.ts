@@ -159,7 +159,7 @@ export function localClients(
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
       ...rejections,
       warnings: [...warningsOf(relay, rules())],
-      waveClients: waveClients(server.streams(), waves()),
+      waveClients: waveClients(server.values(), waves()),
       accounts: accounts
         .heaviest(shownAccounts)
         .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
@@ -384,7 +384,7 @@ function tapMessages(
   { client, type }: Request<'tap'>,
   signal: AbortSignal,
 ): AsyncIterable<TapMessage> {
-  if (client !== '' && relay.server.stream(client) === undefined) noSuchClient(client);
+  if (client !== '' && relay.server.get(client) === undefined) noSuchClient(client);
   if (relay.taps.size >= maxTaps) {
     const message = `${maxTaps} taps are open, the maximum: end one of them`;
     throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });

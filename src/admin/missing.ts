@@ -65,7 +65,7 @@ export function acceptanceOf(
         .filter(isMeant)
         .slice(0, maxListed)
         .map(({ name }) => notThere(name));
-    for (const stream of [...relay.server.streams()]) {
+    for (const stream of [...relay.server.values()]) {
       await pace.yieldIfDue();
       const found = looked(stream, query, isMeant, lacks ? absentOf : undefined);
       if (found === undefined) continue;

@@ -2,7 +2,7 @@ import { resolve } from 'node:path';
 import { create } from '@bufbuild/protobuf';
 import type { AdsUpstreamConfig } from '../config/config.ts';
 import { type Problem, type ProblemClass, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
-import { contentHash } from '../model/content-hash.ts';
+import { contentHash } from '../model/payloads.ts';
 import { printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { type Kind, parametersLabel, problemKinds } from '../observe/problems.ts';

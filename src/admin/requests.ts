@@ -12,8 +12,7 @@ import { canonicalName } from '../model/xdstp.ts';
 import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
-import { addressText, parseSubjectAltNames, verifiedCertificate } from '../wire/peer.ts';
-import { verifiedIdentity } from '../wire/peer-identity.ts';
+import { addressText, parseSubjectAltNames, verifiedCertificate, verifiedIdentity } from '../wire/peer.ts';
 
 /* What requests of AdminService mean. What they must not say is thrown, as INVALID_ARGUMENT. */
 
@@ -177,8 +176,8 @@ export const operatorKey = createContextKey<string>('unknown', { description: 'o
 export function operatorOf({ socket }: IncomingMessage): string {
   const address = addressText(socket.remoteAddress ?? 'unknown', socket.remotePort);
   const { subjectAltName, subject = '' } = verifiedCertificate(socket) ?? {};
-  const { uris, dns } = parseSubjectAltNames(subjectAltName ?? '');
-  const identity = verifiedIdentity({ uriSans: uris, dnsSans: dns }) ?? subject.replaceAll('\n', ', ');
+  const identity =
+    verifiedIdentity(parseSubjectAltNames(subjectAltName ?? '')) ?? subject.replaceAll('\n', ', ');
   return identity === '' ? address : `${identity} (${address})`;
 }
 

@@ -1,7 +1,7 @@
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
-import { assignmentType } from '../model/endpoints.ts';
+import { assignmentType } from '../model/cluster.ts';
 import {
   type Decision,
   type Freeze,

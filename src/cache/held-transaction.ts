@@ -1,8 +1,8 @@
 import type { Side } from '../model/access.ts';
 import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
+import { assignmentType } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { assignmentType } from '../model/endpoints.ts';
 import type { Holds } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';

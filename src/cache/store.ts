@@ -8,9 +8,8 @@ import {
 } from '../model/brand.ts';
 import type { Catalog, Commit, StoredResourceError, Value } from '../model/catalog.ts';
 import type { Content } from '../model/change.ts';
-import { clusterType } from '../model/cluster.ts';
+import { assignmentType, clusterType } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { assignmentType } from '../model/endpoints.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Variant, VariantKey } from '../model/resource.ts';
 import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
@@ -18,7 +17,6 @@ import { covers, isCollection } from '../model/selection.ts';
 import {
   type Holder,
   type Interest,
-  type InterestContent,
   interestBytes,
   type Restamp,
   type Selector,
@@ -291,7 +289,7 @@ export class Store extends CatalogReader {
   }
 
   /** What would end with an interest. */
-  contentOf(interest: Interest): InterestContent {
+  contentOf(interest: Interest) {
     const table = this.tables.get(interest.type);
     const content = table === undefined ? { hasContent: false, bytes: 0 } : contentOf(table, interest);
     if (!content.hasContent || interest.type !== assignmentType) return content;
@@ -483,7 +481,7 @@ function expiredEntry(
   return (entry?.variant.ttl?.deadline ?? Number.POSITIVE_INFINITY) > now ? undefined : entry;
 }
 
-function contentOf(table: TypeTable, interest: Interest): InterestContent {
+function contentOf(table: TypeTable, interest: Interest) {
   const { selector, parameters } = interest;
   let bytes = 0;
   for (const name of table.namesOf(selector)) {

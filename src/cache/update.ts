@@ -4,7 +4,7 @@ import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
-import type { Payload, Ttl, Variant } from '../model/resource.ts';
+import type { Payload, Variant } from '../model/resource.ts';
 import { isHeldByWildcard } from '../model/rollout.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
 import {
@@ -424,7 +424,7 @@ export class Update extends VariantRemover {
     return any === undefined ? undefined : this.table.all.payloads.acquire(any);
   }
 
-  #ttl(milliseconds: number | undefined): Ttl | undefined {
+  #ttl(milliseconds: number | undefined): Variant['ttl'] {
     if (milliseconds === undefined) return undefined;
     return { milliseconds, deadline: this.#now + milliseconds };
   }

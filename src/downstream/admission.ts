@@ -1,6 +1,8 @@
-import { Rate } from '../model/rate.ts';
+import { Rate } from '../model/clock.ts';
 import { lengthOf, type Selection, type SelectionEntry } from '../model/selection.ts';
+import type { Subscription } from '../model/subscription.ts';
 import type { TypeInfo } from '../model/types.ts';
+import type { ClientStream } from '../wire/client-stream.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { denied, exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
@@ -8,19 +10,13 @@ import type { Peer } from '../wire/server-stream.ts';
 import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from './services.ts';
 
 /** One type of a stream. */
-interface AdmittedType extends Subscribed {
-  readonly subscription: { readonly owed: readonly SelectionEntry[]; readonly size: number } | undefined;
-}
+type AdmittedType = Subscribed & { readonly subscription: Pick<Subscription, 'owed' | 'size'> | undefined };
 
 /** The stream whose client is admitted. */
-interface AdmittedStream {
+type AdmittedStream = Pick<ClientStream<ClientContext>, 'peer' | 'isPaused' | 'pauseReading' | 'failFor'> & {
   readonly route: { readonly type: unknown };
   readonly types: readonly AdmittedType[];
-  readonly peer: Peer;
-  readonly isPaused: boolean;
-  pauseReading(milliseconds: number): void;
-  failFor(refusal: Refusal): void;
-}
+};
 
 /** A change counts once, or once for each new parameter set; and once more for each so many resources that it shows. */
 const shownPerChange = 500;
@@ -230,13 +226,10 @@ export function deniedAll(
 }
 
 /** One type of a client, as far as it decides whether the client can be served. */
-interface AskedType extends Subscribed {
+type AskedType = Subscribed & {
   /** Undefined: there is none yet. */
-  readonly subscription: { readonly responded: boolean; readonly allUnknown: boolean } | undefined;
-}
-
-/** Another worker took the last place at the same time. */
-export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
+  readonly subscription: Pick<Subscription, 'responded' | 'allUnknown'> | undefined;
+};
 
 /** A response cannot be split: in SotW a part of it would delete the rest at the client. */
 export const tooLarge = (short: string, bytes: number, most: number): Refusal =>

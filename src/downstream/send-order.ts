@@ -1,7 +1,7 @@
 import { resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Clock, Timer } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
-import { deleteIn, getOrMake } from '../model/maps.ts';
+import { deleteIn, getOrMake, lazily, onceFor } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { itemId } from '../model/selection.ts';
@@ -17,7 +17,7 @@ import {
 import { knownTypes } from '../model/types.ts';
 import type { Account } from '../wire/accounts.ts';
 import { referencesOf } from '../wire/references.ts';
-import type { Overdue } from './services.ts';
+import type { Overdue } from './stream-metrics.ts';
 import type { TypeStream } from './type-stream.ts';
 
 const [clusters, endpoints, localityEndpoints] = ['cds', 'eds', 'leds'].map(
@@ -248,14 +248,6 @@ export class Conversations {
   }
 }
 
-/** Until when changed routes wait, and for which clusters that have not come. */
-interface Waits {
-  readonly longest: number;
-  readonly missingUntil: number | undefined;
-  readonly until: number;
-  readonly names: readonly string[];
-}
-
 /** Which type of a stream is sent next, and what waits for what (protocol §8, §10.1). */
 export class SendOrder {
   readonly #stream: OrderedStream;
@@ -264,8 +256,13 @@ export class SendOrder {
   /** With all types that the client has, those of its other streams included. */
   conversation: Conversation;
   readonly #clock: Clock;
-  /** Changed routes that wait; undefined: none has waited yet. */
-  #waits: WeakMap<OrderedType, Waits> | undefined;
+  /** Until when changed routes wait, and for which clusters that have not come; undefined: none has waited yet. */
+  #waits:
+    | WeakMap<
+        OrderedType,
+        { longest: number; missingUntil: number | undefined; until: number; names: readonly string[] }
+      >
+    | undefined;
   #routesWait = false;
   /** What was known when the removals that a type has deferred were looked at: none of them goes before `until`. */
   readonly #looked = new WeakMap<OrderedType, { heard: number; grace: number; until: number }>();
@@ -621,11 +618,6 @@ function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: R
 
 const shortOf = (one: Reference): string => one.slice(0, one.indexOf(' '));
 
-function lazily<T>(make: () => T): () => T {
-  let made: { readonly value: T } | undefined;
-  return () => (made ??= { value: make() }).value;
-}
-
 /** The client said that it has it: its body is not known. */
 const isFromEarlierStream = ({ variant }: Removed): boolean => variant.payload === undefined;
 
@@ -635,13 +627,8 @@ function dueIn(types: readonly OrderedType[]): number {
   return count;
 }
 
-const known = new WeakMap<Response, ReturnType<typeof consequences>>();
-
 /** What follows from the clusters of a CDS response, which has at least one. Computed once for all that get it. */
-export const consequencesOf = (response: Response) =>
-  getOrMake(known, response, () => consequences(response));
-
-function consequences(response: Response) {
+export const consequencesOf = onceFor((response: Response) => {
   const changed = response.changed.map(({ now }) => now);
   const facts = changed.map(clusterFacts);
   return {
@@ -658,24 +645,17 @@ function consequences(response: Response) {
       ...changed.flatMap((one) => [...referencesOf(one)].filter((to) => to.startsWith('sds '))),
     ],
   };
-}
-
-const knownGlobs = new WeakMap<Response, ResendItems>();
+});
 
 /**
  * The LEDS globs that endpoints newly lead to: all of them, where the client takes the endpoints in anew for a changed
  * cluster. That waits for their members as it does for its endpoints, and Envoy does not ask for them again. Computed once
  * for all that get the response, and only where somebody asks for LEDS.
  */
-function globsToResend(response: Response): ResendItems {
-  return getOrMake(knownGlobs, response, () => {
-    const globs = response.changed
-      .flatMap(newReferences)
-      .filter((to) => to.startsWith(globPrefix))
-      .map((to) => to.slice(globPrefix.length));
-    return new Set(globs.map((glob) => itemId(false, NO_PARAMETERS, glob)));
-  });
-}
+const globsToResend = onceFor(({ changed }: Response): ResendItems => {
+  const globs = changed.flatMap(newReferences).filter((to) => to.startsWith(globPrefix));
+  return new Set(globs.map((to) => itemId(false, NO_PARAMETERS, to.slice(globPrefix.length))));
+});
 
 function newReferences({ now, before }: ChangedVariant): readonly Reference[] {
   if (before === 'unknown') return none;

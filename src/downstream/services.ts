@@ -6,27 +6,21 @@ import type { WantedMetadata } from '../model/node-path.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import type { Selection } from '../model/selection.ts';
-import type {
-  Holding,
-  MissingEntry,
-  OpenSubscription,
-  RequestKind,
-  Response,
-  ShownState,
-} from '../model/subscription.ts';
+import type { OpenSubscription, ShownState, Subscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import type { Interest } from '../model/transaction.ts';
 import type { TypeInfo } from '../model/types.ts';
 import type { Account } from '../wire/accounts.ts';
+import type { StreamPlaces } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
-import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
+import type { LoggedStream, StreamMetrics } from './stream-metrics.ts';
 import type { Taps } from './taps.ts';
 
 /** What is kept of a client's node and peer; the node itself is not. */
 export interface ClientContext {
   readonly nodeId: string;
-  /** Its node id with its verified identity (`nodeKeyOf`, wire/peer-identity.ts). */
+  /** Its node id with its verified identity (`nodeKeyOf`, wire/peer.ts). */
   readonly nodeKey: string;
   /** `placeOf` its node id. */
   readonly place: number;
@@ -77,51 +71,11 @@ export interface StreamLimits {
 /** What one type of a stream is subscribed to. */
 export type Subscribed = Pick<ListedType, 'info' | 'selection'>;
 
-/** What streams and classes of polls take of the sessions that upstreams may have. */
-export interface SessionLimits {
-  /** An owner is subscribed to this now. How many parameter sets it had not before; a text: why it may not be. */
-  take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string;
-  release(owner: object): void;
-}
-
-/** What waits no longer, though what it waited for has not come: a removal, or routes to clusters. */
-export const overdues = ['removal', 'warming', 'missing'] as const;
-export type Overdue = (typeof overdues)[number];
-
-/** How a response reaches its client, for metrics. */
-export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
-
-/** A stream, or a client that polls, as the log names it. */
-export interface LoggedStream {
-  readonly id: string;
-  readonly route: { readonly service: string; readonly protocol: string };
-  readonly transport: { readonly peer: Pick<Peer, 'address'> };
-  /** Undefined: it has not said yet who it is. */
-  readonly client: ClientContext | undefined;
-}
-
-/** Who is refused what, for the log. */
-export interface Refused {
-  readonly peer: Pick<Peer, 'address'>;
-  /** Undefined: no stream was opened. */
-  readonly stream?: LoggedStream;
-  readonly status?: GrpcStatus;
-}
-
-/** What streams and polls tell of themselves; must be cheap. */
-export interface StreamEvents {
-  /** `stream`: undefined of a poll. */
-  request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void;
-  response(type: TypeUrl, transport: ClientTransport, response: Pick<Response, 'bytes' | 'receivedAt'>): void;
-  coalesced(type: TypeUrl, count: number): void;
-  /** Something was sent though what it waited for has not come (protocol §8). `names`: of what is concerned. */
-  overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void;
-  /** `message`: for the log, where an operator has to do something. */
-  rejected(reason: string, message?: string, refused?: Refused): void;
-  nack(type: TypeUrl, nodeId: string, version: string, error: ErrorDetail, peer: Peer): void;
-  /** A stream has said something on the side of canaries, subscribes to something else, or is somebody else. By its id. */
-  touched(stream: string, isOfCanary: boolean): void;
-}
+/** What streams and polls tell of themselves. */
+export type StreamEvents = Pick<
+  StreamMetrics,
+  'request' | 'response' | 'coalesced' | 'overdue' | 'rejected' | 'nack' | 'touched'
+>;
 
 /** What a stream needs of the rest of the relay. */
 export interface DownstreamServices {
@@ -146,8 +100,14 @@ export interface DownstreamServices {
   isUnavailable(interest: Interest): boolean;
   /** Why upstream does not take this interest; undefined: it does. */
   refusal(interest: Interest): string | undefined;
-  /** Left out: nothing bounds them. */
-  readonly sessions?: SessionLimits;
+  /** What streams and classes of polls take of the sessions that upstreams may have. Left out: nothing bounds them. */
+  readonly sessions?: {
+    /** An owner is subscribed to this now. How many parameter sets it had not before; a text: why it may not be. */
+    take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string;
+    release(owner: object): void;
+  };
+  /** The same. */
+  readonly places?: StreamPlaces | undefined;
   /** Requests with so many bytes of names, locators and versions are handled over several turns. Left out: 32 KiB. */
   readonly largeRequestBytes?: number;
 }
@@ -158,11 +118,7 @@ export interface ListedType {
   readonly selection: Selection;
   /** Undefined: before the first request. */
   readonly subscription:
-    | {
-        readonly responses: ShownState;
-        holdings(): Iterable<Holding>;
-        readonly missing: readonly MissingEntry[];
-      }
+    | (Pick<Subscription, 'holdings' | 'missing'> & { readonly responses: ShownState })
     | undefined;
   /** Of a client that polls: when it did so last, by `Clock.monotonic()`. */
   readonly polledAt?: number;
@@ -170,5 +126,6 @@ export interface ListedType {
 
 /** A client, for inspection: a stream, or one that polls. */
 export interface ListedClient extends LoggedStream {
+  readonly client: ClientContext | undefined;
   readonly types: readonly ListedType[];
 }

@@ -10,16 +10,33 @@ import type { LogLevels } from '../observe/log-levels.ts';
 import type { Metrics } from '../observe/metrics.ts';
 import type { Distribution } from '../observe/series.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
+import type { GrpcStatus } from '../wire/grpc-status.ts';
 import type { ErrorDetail } from '../wire/requests.ts';
 import type { Peer } from '../wire/server-stream.ts';
-import {
-  type ClientTransport,
-  type LoggedStream,
-  type Overdue,
-  overdues,
-  type Refused,
-  type StreamEvents,
-} from './services.ts';
+
+/** What waits no longer, though what it waited for has not come: a removal, or routes to clusters. */
+const overdues = ['removal', 'warming', 'missing'] as const;
+export type Overdue = (typeof overdues)[number];
+
+/** How a response reaches its client. */
+export type ClientTransport = 'sotw' | 'delta' | 'rest' | 'fetch';
+
+/** A stream, or a client that polls, as the log names it. */
+export interface LoggedStream {
+  readonly id: string;
+  readonly route: { readonly service: string; readonly protocol: string };
+  readonly transport: { readonly peer: Pick<Peer, 'address'> };
+  /** Undefined: it has not said yet who it is. */
+  readonly client: { readonly nodeId: string } | undefined;
+}
+
+/** Who is refused what. */
+interface Refused {
+  readonly peer: Pick<Peer, 'address'>;
+  /** Undefined: no stream was opened. */
+  readonly stream?: LoggedStream;
+  readonly status?: GrpcStatus;
+}
 
 const overdueText: Readonly<Record<Overdue, string>> = {
   removal: 'a client lost a resource that it still refers to: nothing replaced it within xds.removal_grace',
@@ -27,33 +44,57 @@ const overdueText: Readonly<Record<Overdue, string>> = {
   warming: 'a client got routes before it had accepted their clusters',
 };
 
-interface StreamMetricsOptions {
+/** Where a process counts and logs. */
+interface Observing {
   readonly metrics: Metrics;
   readonly conditions: Conditions;
-  readonly clock: Clock;
-  readonly log: StreamLog;
+  readonly log: Log;
+  readonly logLevels: LogLevels;
   /** Undefined: nothing is traced. */
   readonly traces: UpdateTraces | undefined;
-  readonly touched: StreamEvents['touched'];
 }
 
-/** Counts what streams do. On the hot path: a lookup and additions. */
-export class StreamMetrics implements StreamEvents {
-  readonly #around: StreamMetricsOptions;
-  readonly touched: StreamEvents['touched'];
+/**
+ * Counts what streams and polls do, on the hot path: a lookup and additions. Of streams it has a log at the level debug, and
+ * a line is made only if it is written.
+ */
+export class StreamMetrics {
+  readonly #around: Observing;
+  readonly #clock: Clock;
+  /** A stream has said something on the side of canaries, subscribes to something else, or is somebody else. By its id. */
+  readonly touched: (stream: string, isOfCanary: boolean) => void;
   /** By the type's label, which an unknown type may get when it is served. */
   readonly #series = new Map<string, TypeSeries>();
   readonly #propagation: Distribution;
 
-  constructor(around: StreamMetricsOptions) {
+  constructor(around: Observing, clock: Clock, touched: StreamMetrics['touched']) {
     this.#around = around;
+    this.#clock = clock;
     this.#propagation = around.metrics.observe.propagation();
-    this.touched = around.touched;
+    this.touched = touched;
   }
 
+  /** Its node is not known yet. */
+  opened(stream: LoggedStream): void {
+    const { protocol, service } = stream.route;
+    this.#debug('a stream opens', stream, { protocol, service });
+  }
+
+  ended(stream: LoggedStream): void {
+    this.#debug('a stream ends', stream);
+  }
+
+  #debug(message: string, stream: LoggedStream, more?: Fields): void {
+    const { log, logLevels } = this.#around;
+    if (logLevels.enables('debug', stream.client?.nodeId))
+      log.debug(message, { ...fieldsOf(stream), ...more });
+  }
+
+  /** `stream`: undefined of a poll. */
   request(type: TypeUrl, kind: RequestKind, stream?: LoggedStream): void {
     this.#of(type).requests[kind].inc();
-    if (kind === 'subscribe' && stream !== undefined) this.#around.log.subscribed(stream, type);
+    if (kind !== 'subscribe' || stream === undefined) return;
+    this.#debug('a client subscribes', stream, { type: shorten(typeInfo(type).short, longestText) });
   }
 
   response(
@@ -83,6 +124,7 @@ export class StreamMetrics implements StreamEvents {
     this.#of(type).coalesced.inc(count);
   }
 
+  /** Something was sent though what it waited for has not come (protocol §8). `names`: of what is concerned. */
   overdue(type: TypeUrl, what: Overdue, names: readonly string[], stream: LoggedStream): void {
     this.#around.metrics.count.overdue(type, what).inc();
     const short = this.#around.metrics.typeLabel(type);
@@ -101,9 +143,10 @@ export class StreamMetrics implements StreamEvents {
     series.misses.inc(misses);
   }
 
+  /** `message`: for the log, where an operator has to do something. */
   rejected(reason: string, message?: string, refused?: Refused): void {
     this.#around.metrics.count.rejected(reason).inc();
-    if (refused !== undefined) this.#around.log.refused(reason, refused);
+    if (refused !== undefined) this.#refused(reason, refused);
     if (message === undefined) return;
     this.#around.conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
   }
@@ -123,8 +166,18 @@ export class StreamMetrics implements StreamEvents {
     });
   }
 
+  /** Before its node is known too: who follows a node wants to see that. */
+  #refused(reason: string, refused: Refused): void {
+    const { log, logLevels } = this.#around;
+    const node = refused.stream?.client?.nodeId ?? null;
+    if (!logLevels.enables('debug', node)) return;
+    const { code, message = '' } = refused.status ?? {};
+    const said = keptError(message);
+    log.debug('a stream is refused', { node, ...whoIs(refused), reason, code, error: said });
+  }
+
   #secondsSince(moment: number): number {
-    return (this.#around.clock.monotonic() - moment) / 1000;
+    return (this.#clock.monotonic() - moment) / 1000;
   }
 
   #of(type: TypeUrl): TypeSeries {
@@ -161,48 +214,6 @@ function seriesOf(metrics: Metrics, type: TypeUrl) {
 }
 
 type TypeSeries = ReturnType<typeof seriesOf>;
-
-/** What streams do, at the level debug. A line is made only if it is written. */
-export class StreamLog {
-  readonly #log: Log;
-  readonly #levels: LogLevels;
-
-  constructor(log: Log, levels: LogLevels) {
-    this.#log = log;
-    this.#levels = levels;
-  }
-
-  /** Its node is not known yet. */
-  opened(stream: LoggedStream): void {
-    const { protocol, service } = stream.route;
-    if (this.#isWritten(stream))
-      this.#log.debug('a stream opens', { ...fieldsOf(stream), protocol, service });
-  }
-
-  /** It has changed what it subscribes to. */
-  subscribed(stream: LoggedStream, type: TypeUrl): void {
-    if (!this.#isWritten(stream)) return;
-    const short = shorten(typeInfo(type).short, longestText);
-    this.#log.debug('a client subscribes', { ...fieldsOf(stream), type: short });
-  }
-
-  /** Before its node is known too: who follows a node wants to see that. */
-  refused(reason: string, refused: Refused): void {
-    const node = refused.stream?.client?.nodeId ?? null;
-    if (!this.#levels.enables('debug', node)) return;
-    const { code, message = '' } = refused.status ?? {};
-    const said = keptError(message);
-    this.#log.debug('a stream is refused', { node, ...whoIs(refused), reason, code, error: said });
-  }
-
-  ended(stream: LoggedStream): void {
-    if (this.#isWritten(stream)) this.#log.debug('a stream ends', fieldsOf(stream));
-  }
-
-  #isWritten(stream: LoggedStream): boolean {
-    return this.#levels.enables('debug', stream.client?.nodeId);
-  }
-}
 
 /** The fields of a line about somebody who was refused. */
 function whoIs(refused: Refused | undefined): Fields {

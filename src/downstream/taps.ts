@@ -2,7 +2,7 @@ import type { Message } from '@bufbuild/protobuf';
 import type { TapMessage } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError } from '../model/text.ts';
 import {
@@ -13,6 +13,7 @@ import {
   subscribed,
   unsubscribed,
 } from '../wire/requests.ts';
+import type { LoggedStream } from './stream-metrics.ts';
 
 /** What waits for a reader, in messages: the largest takes about 30 KB. */
 const maxWaiting = 2000;
@@ -27,10 +28,7 @@ export interface TapFilter {
 }
 
 /** Whose message it is. */
-interface TappedStream {
-  readonly id: string;
-  readonly client: { readonly nodeId: string } | undefined;
-}
+type TappedStream = Pick<LoggedStream, 'id' | 'client'>;
 
 /** A message as it passed, without bodies. Left out: what it does not have. */
 export interface Tapped
@@ -43,9 +41,6 @@ export interface Tapped
   readonly removed?: readonly string[];
 }
 
-/** Read once for all streams that get the same response. */
-type SentContent = Pick<Tapped, 'nonce' | 'version' | 'resources' | 'bytes' | 'names' | 'removed'>;
-
 /**
  * Readers of the messages that pass. While there is none, a message costs one comparison. A reader that is too slow loses
  * messages: nothing waits for it.
@@ -53,7 +48,6 @@ type SentContent = Pick<Tapped, 'nonce' | 'version' | 'resources' | 'bytes' | 'n
 export class Taps {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #taps = new Set<Tap>();
-  readonly #contents = new WeakMap<Response, SentContent>();
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#clock = clock;
@@ -73,8 +67,7 @@ export class Taps {
     if (this.#taps.size === 0) return;
     for (const tap of this.#taps) {
       if (!tap.wants(stream.id, type)) continue;
-      const content = getOrMake(this.#contents, response, () => contentOf(response));
-      tap.add({ event: 'SENT', ...this.#passed(stream), type, ...content });
+      tap.add({ event: 'SENT', ...this.#passed(stream), type, ...contentOf(response) });
     }
   }
 
@@ -168,10 +161,11 @@ class Tap {
   }
 }
 
-function contentOf({ nonce, version, resources, changed, removed, bytes }: Response): SentContent {
+/** Read once for all streams that get the same response. */
+const contentOf = onceFor(({ nonce, version, resources, changed, removed, bytes }: Response) => {
   const names = changed.slice(0, maxNames).map(({ now }) => now.name);
   return { nonce, version, resources, bytes: bytes.length, names, removed: removed.slice(0, maxNames) };
-}
+});
 
 /** In SotW each ACK repeats all names: they are only listed where they are new. */
 function namesIn(request: Request, kind: RequestKind): readonly string[] {

@@ -44,11 +44,11 @@ import type { ClientContext, DownstreamServices } from './services.ts';
  */
 const waitedFor: ReadonlySet<string> = new Set(['rds', 'ecds']);
 
-/** What `readAhead` has read for one client, until the request is handled. */
-const readBefore = new WeakMap<Buffer, Result<readonly SelectionEntry[]>>();
-
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
+
+/** What the lists of a request select. */
+type Ahead = readonly Result<readonly SelectionEntry[]>[];
 
 export interface Handled {
   readonly kind: RequestKind;
@@ -128,17 +128,17 @@ export class TypeStream {
    */
   *readAhead(request: Request, client: ClientContext): InTurns<(() => void) | undefined> {
     const limits = this.#context.services.limits();
+    const read: Ahead[number][] = [];
     for (const [range, fields] of listsOf(request)) {
       // `handle` refuses it.
       if (!client.exempt && excessOfNames(range, fields, limits) !== undefined) return undefined;
-      if (range !== undefined)
-        readBefore.set(range, yield* selectInTurns(range, fields, this.info.url, client));
+      read.push(yield* selectInTurns(range, fields, this.info.url, client));
     }
     yield;
     // What a stale SotW request names does not count.
     const kind = this.subscription?.responses.classify(request.nonce, request.error !== undefined);
     if (request.kind === 'sotw' && kind === 'stale') return undefined;
-    const step = this.#step(request, client);
+    const step = this.#step(request, client, read);
     this.#ahead = [request, step];
     if (!step.ok || !step.value.changed || step.value.selection.equals(this.selection)) return undefined;
     const { selection } = step.value;
@@ -232,38 +232,35 @@ export class TypeStream {
     );
   }
 
-  /** What a request makes of the subscription. */
-  #step(request: Request, client: ClientContext): Result<Step> {
+  /** What a request makes of the subscription. `ahead`: what its lists select, if that is known. */
+  #step(request: Request, client: ClientContext, ahead: Ahead = []): Result<Step> {
     if (request.kind === 'sotw') {
-      const read = this.#state(request.subscribe, client);
+      const read = this.#state(request.subscribe, client, ahead);
       return read.ok ? ok(stepTo(this.subscription?.selection, read.value)) : read;
     }
     if (this.subscription !== undefined || request.unsubscribe !== undefined)
-      return this.#stepDelta(request, client);
+      return this.#stepDelta(request, client, ahead);
     // If many clients send the same first request, it is read once.
     const bytes = request.subscribe ?? nothingNamed;
     const read = readOnce(knownSelections.delta, client, this.info.url, bytes, () => {
-      const step = this.#stepDelta(request, client);
+      const step = this.#stepDelta(request, client, ahead);
       return step.ok ? ok(step.value.selection) : step;
     });
     return read.ok ? ok(stepTo(undefined, read.value)) : read;
   }
 
   /** All that a SotW request selects. */
-  #state(selectors: Buffer | undefined, client: ClientContext): Result<Selection> {
+  #state(selectors: Buffer | undefined, client: ClientContext, [read]: Ahead): Result<Selection> {
     if (selectors === undefined && this.#hasNamed) return ok(EMPTY_SELECTION);
     if (selectors !== undefined) this.#hasNamed = true;
-    const read = selectors && readBefore.get(selectors);
     return selectState(selectors, this.info.url, client, this.#context.services, read);
   }
 
-  #stepDelta(request: Request, client: ClientContext): Result<Step> {
+  #stepDelta(request: Request, client: ClientContext, ahead: Ahead): Result<Step> {
     const { url } = this.info;
-    const select = (range: Buffer | undefined, fields: SelectorFields) =>
-      (range && readBefore.get(range)) ?? selectAll(range, fields, url, client);
-    const subscribe = select(request.subscribe, subscribed);
+    const [subscribe = selectAll(request.subscribe, subscribed, url, client)] = ahead;
     if (!subscribe.ok) return subscribe;
-    const unsubscribe = select(request.unsubscribe, unsubscribed);
+    const [, unsubscribe = selectAll(request.unsubscribe, unsubscribed, url, client)] = ahead;
     if (!unsubscribe.ok) return unsubscribe;
     const isFirst = this.subscription === undefined;
     const wildcard = legacyWildcard(url, client, this.#context.services);

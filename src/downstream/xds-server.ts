@@ -1,14 +1,13 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import { Sweep } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
-import { ClientStream, overdueCheckMs } from '../wire/client-stream.ts';
+import { ClientStream, OpenStreams } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { denied, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
 import { type ErrorDetail, type Request, readRequest } from '../wire/requests.ts';
-import type { Peer, ServerStream } from '../wire/server-stream.ts';
-import { heldTooMuch, noPlace, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
+import type { ServerStream } from '../wire/server-stream.ts';
+import { heldTooMuch, Quota, refusedUpstream, tooLarge, unavailable } from './admission.ts';
 import {
   Conversations,
   longestWarmingMs,
@@ -16,7 +15,8 @@ import {
   type OrderedType,
   SendOrder,
 } from './send-order.ts';
-import type { ClientContext, DownstreamServices, Overdue } from './services.ts';
+import type { ClientContext, DownstreamServices } from './services.ts';
+import type { Overdue } from './stream-metrics.ts';
 import { bytesOf, copyOf, type Handled, isLarge, type StreamContext, TypeStream } from './type-stream.ts';
 
 /** Every streaming xDS method (protocol §2), by path. */
@@ -33,10 +33,8 @@ export const routes: ReadonlyMap<string, Route> = new Map(
     ]),
 );
 
-/** Who may open a stream, and what hears of it. */
-export interface StreamAdmission {
-  /** Why no new stream of this peer is taken now, if so. */
-  readonly refuses: (peer: Peer, route: Route) => Refusal | undefined;
+/** What hears of streams. */
+export interface StreamListener {
   readonly opened: (stream: XdsStream) => void;
   /** A canary that rejects something is about to subscribe to something else, or to be somebody else. */
   readonly changing: (stream: XdsStream) => void;
@@ -44,79 +42,49 @@ export interface StreamAdmission {
 }
 
 /** All downstream streams. */
-export class XdsServer {
+export class XdsServer extends OpenStreams<XdsStream> {
   readonly #services: DownstreamServices;
-  readonly #streams = new Map<string, XdsStream>();
-  readonly #admission: StreamAdmission;
-  /** Before the numbers that are the ids of streams. */
-  readonly #streamPrefix: string;
+  readonly #listener: StreamListener;
   readonly conversations = new Conversations();
   /** Of all streams that there were. */
   readonly routes = new Set<Route>();
   /** Streams whose clients are to be looked at anew. */
   readonly #moving: OverTurns<XdsStream>;
-  #lastId = 0;
 
-  constructor(services: DownstreamServices, admission: StreamAdmission, streamPrefix: string) {
+  constructor(services: DownstreamServices, listener: StreamListener, prefix: string) {
+    super(services.clock, services.limits, services.places, prefix);
     this.#services = services;
-    this.#admission = admission;
-    this.#streamPrefix = streamPrefix;
-    const { clock } = services;
-    this.#moving = new OverTurns(clock, (stream) => stream.pump());
-    new Sweep(clock, overdueCheckMs, () => {
-      const { firstRequestMilliseconds: first, stalledMilliseconds } = services.limits();
-      for (const stream of this.#streams.values()) stream.failIfOverdue(first, stalledMilliseconds);
-      return true;
-    }).start();
-  }
-
-  get size(): number {
-    return this.#streams.size;
-  }
-
-  streams(): Iterable<XdsStream> {
-    return this.#streams.values();
-  }
-
-  stream(id: string): XdsStream | undefined {
-    return this.#streams.get(id);
+    this.#listener = listener;
+    this.#moving = new OverTurns(services.clock, (stream) => stream.pump());
   }
 
   /** Takes a stream of a path in `routes`, or says why not. */
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
-    const { refuses, opened } = this.#admission;
-    const refusal = refuses(transport.peer, route);
+    const refusal = this.places?.refusal(transport.peer, route.type);
     if (refusal !== undefined) {
       this.#services.events.rejected(refusal.reason, refusal.logged, { peer: transport.peer });
       return refusal.status;
     }
-    const id = `${this.#streamPrefix}${++this.#lastId}`;
-    const stream = new XdsStream(id, route, transport, this.#services, this);
-    this.#streams.set(id, stream);
     this.routes.add(route);
-    opened(stream);
-    transport.handle(stream);
+    this.#listener.opened(
+      this.take(transport, (id) => new XdsStream(id, route, transport, this.#services, this)),
+    );
     return undefined;
-  }
-
-  /** Ends the newest streams: it took more than there are places (limits.max_streams). */
-  keepOldest(count: number): void {
-    for (const stream of [...this.#streams.values()].slice(count)) stream.failFor(noPlace);
   }
 
   /** An upstream is down: streams that it alone could answer fail (protocol §8). */
   failUnavailableStreams(): void {
-    for (const stream of this.#streams.values()) stream.failIfUnavailable();
+    for (const stream of this.values()) stream.failIfUnavailable();
   }
 
   /** Upstreams refuse other parameter sets than before: the streams that have those fail. */
   failRefusedStreams(): void {
-    for (const stream of this.#streams.values()) stream.failIfRefused();
+    for (const stream of this.values()) stream.failIfRefused();
   }
 
   /** Rules or sides have changed: clients are looked at anew in slices, and each before it asks or is told anything. */
   reidentify(isMeant: (client: ClientContext) => boolean = () => true): void {
-    const meant = this.#streams.values().filter(({ client }) => client !== undefined && isMeant(client));
+    const meant = this.values().filter(({ client }) => client !== undefined && isMeant(client));
     this.#moving.addAll(meant);
   }
 
@@ -132,13 +100,13 @@ export class XdsServer {
   }
 
   changing(stream: XdsStream): void {
-    this.#admission.changing(stream);
+    this.#listener.changing(stream);
   }
 
   closed(stream: XdsStream): void {
-    this.#streams.delete(stream.id);
+    this.delete(stream.id);
     this.#moving.delete(stream);
-    this.#admission.closed(stream);
+    this.#listener.closed(stream);
   }
 }
 
@@ -151,27 +119,17 @@ export interface Route {
   readonly service: string;
 }
 
-/** A request whose node was read. */
-interface Arrived {
-  readonly request: Request;
-  /** How long it was. */
-  readonly bytes: number;
-  readonly client: ClientContext;
-  /** The node has changed, and with it what the client is. */
-  readonly moved: boolean;
-}
+/** A request whose node was read. `moved`: the node has changed, and with it what the client is. */
+type Arrived = readonly [request: Request, bytes: number, client: ClientContext, moved: boolean];
 
 /** One client's stream: its types, what of its node matters, and the one write that may be under way. */
 export class XdsStream extends ClientStream<ClientContext> implements OrderedStream {
-  readonly id: string;
   readonly route: Route;
   readonly #services: DownstreamServices;
   readonly #server: XdsServer;
   readonly #types: TypeStream[] = [];
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
   #isReading = false;
-  /** Bytes that only this client gets and that it has not read. */
-  #unread = 0;
   readonly #order: SendOrder;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
@@ -184,8 +142,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     services: DownstreamServices,
     server: XdsServer,
   ) {
-    super(transport, services.clock);
-    this.id = id;
+    super(id, transport, services.clock);
     this.route = route;
     this.#services = services;
     this.#server = server;
@@ -234,23 +191,25 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     const moved = before !== undefined && before !== client;
     if (isLarge(read.value, bytes.length, this.#services.largeRequestBytes) && !type.repeats(read.value)) {
       const request = copyOf(read.value);
-      const arrived = { request, bytes: bytes.length, client, moved };
-      this.handleInTurns(bytesOf(request), () => this.#handleLarge(type, arrived));
+      this.handleInTurns(bytesOf(request), () =>
+        this.#handleLarge(type, request, bytes.length, client, moved),
+      );
       return;
     }
-    this.#handle(type, { request: read.value, bytes: bytes.length, client, moved });
+    this.#handle(type, read.value, bytes.length, client, moved);
     this.pump();
     this.#order.resumeOthers();
   }
 
-  *#handleLarge(type: TypeStream, arrived: Arrived): InTurns<void> {
+  *#handleLarge(type: TypeStream, ...arrived: Arrived): InTurns<void> {
+    const [request, , client] = arrived;
     this.#isReading = true;
-    const handled = yield* type.readAhead(arrived.request, arrived.client);
+    const handled = yield* type.readAhead(request, client);
     try {
       yield;
       this.#isReading = false;
       if (this.isOver) return;
-      this.#handle(type, arrived);
+      this.#handle(type, ...arrived);
     } finally {
       handled?.();
     }
@@ -259,7 +218,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#order.resumeOthers();
   }
 
-  #handle(type: TypeStream, { request, bytes, client, moved }: Arrived): void {
+  #handle(type: TypeStream, ...[request, bytes, client, moved]: Arrived): void {
     const isLater = type.subscription !== undefined;
     const handled = type.handle(request, client);
     if (!handled.ok) {
@@ -297,13 +256,11 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
 
   override drained(): void {
     super.drained();
-    this.#keep(0);
     this.pump();
   }
 
   override closed(): void {
     super.closed();
-    this.#keep(0);
     this.#services.taps.ended(this);
     this.#server.closed(this);
     this.giveUpReading();
@@ -361,17 +318,11 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     // What many get is charged to nobody.
-    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true) this.#keep(length);
+    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true)
+      this.keepUnread(length);
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;
-  }
-
-  /** So much of what only this client gets has not been read yet. */
-  #keep(bytes: number): void {
-    if (bytes === this.#unread) return;
-    this.transport.peer.account.keeps(bytes - this.#unread);
-    this.#unread = bytes;
   }
 
   /** Of one response. */

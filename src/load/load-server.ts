@@ -11,7 +11,7 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
-import { ClientStream, overdueCheckMs } from '../wire/client-stream.ts';
+import { ClientStream, OpenStreams, overdueCheckMs, type StreamPlaces } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { exhausted, heldBytes, malformed, type Refusal, rulesChanged } from '../wire/refusal.ts';
 import type { Peer, ServerStream } from '../wire/server-stream.ts';
@@ -47,8 +47,8 @@ export interface ReportingClient {
 
 interface LoadServerOptions {
   readonly clock: Clock;
-  /** By its node. The error ends its stream. `stream`: a number that no other one has. */
-  readonly identify: (node: Buffer, peer: Peer, stream: number) => Result<ReportingClient, GrpcStatus>;
+  /** By its node. The error ends its stream. `stream`: an id that no other one has. */
+  readonly identify: (node: Buffer, peer: Peer, stream: string) => Result<ReportingClient, GrpcStatus>;
   readonly limits: () => {
     /** Of one client. */
     readonly maxLoadReportClusters: number;
@@ -65,9 +65,9 @@ interface LoadServerOptions {
   readonly largestMessage?: number;
   /** Something of this upstream waits that not all clients have. */
   readonly holdsBack: (upstream: string) => boolean;
+  /** Undefined: nothing bounds the streams. */
+  readonly places?: StreamPlaces;
   readonly events: {
-    opened(peer: Peer): void;
-    closed(peer: Peer): void;
     /** A stream is refused, ends, or is read no further for a while. */
     rejected(refusal: Omit<Refusal, 'status'>, peer: Peer): void;
     /** Counts the sums that were handed over to this upstream. */
@@ -85,14 +85,11 @@ const checksForTargets = 5;
 const madeSessions = 'load sessions';
 
 /** Load reports (LRS, protocol §5c): clients' streams, and a session for each control plane session that takes them. */
-export class LoadServer {
+export class LoadServer extends OpenStreams<ClientReports> {
   readonly options: LoadServerOptions;
   /** For operators. */
   readonly view: LoadView;
   #instruction: Instruction | undefined;
-  /** So many streams, ever. */
-  #accepted = 0;
-  readonly #streams = new Set<ClientReports>();
   /** They are still known by the rules of before: nothing more of them counts until they are looked at. */
   readonly outdated: OverTurns<ClientReports>;
   /** They have still to hear what is asked of them. */
@@ -101,6 +98,11 @@ export class LoadServer {
   readonly #sessions = new Map<string, SessionLoad>();
 
   constructor(options: LoadServerOptions) {
+    const limits = () => {
+      const { firstRequestTimeoutMs, stalledTimeoutMs } = options.limits();
+      return { firstRequestMilliseconds: firstRequestTimeoutMs, stalledMilliseconds: stalledTimeoutMs };
+    };
+    super(options.clock, limits, options.places);
     this.options = options;
     this.view = new LoadView(options.clock);
     this.#untold = new OverTurns(options.clock, (stream) => {
@@ -110,8 +112,6 @@ export class LoadServer {
     this.outdated = new OverTurns(options.clock, (stream) => stream.reidentify());
     let checks = 0;
     new Sweep(options.clock, overdueCheckMs, () => {
-      const { firstRequestTimeoutMs, stalledTimeoutMs } = options.limits();
-      for (const stream of [...this.#streams]) stream.failIfOverdue(firstRequestTimeoutMs, stalledTimeoutMs);
       if (++checks % checksForTargets === 0) this.chooseAgain();
       this.view.forgetOld();
       return true;
@@ -126,46 +126,33 @@ export class LoadServer {
     return this.#instruction;
   }
 
-  /** Streams of clients. */
-  get size(): number {
-    return this.#streams.size;
-  }
-
   /** Streams to control planes that have asked for reports. */
   get sessions(): number {
     return this.#sessions.values().reduce((sum, { isAsked }) => sum + Number(isAsked), 0);
   }
 
   accept(stream: ServerStream): void {
-    const reports = new ClientReports(stream, this, ++this.#accepted);
-    this.#streams.add(reports);
-    this.options.events.opened(stream.peer);
-    stream.handle(reports);
+    this.take(stream, (id) => new ClientReports(stream, this, id));
   }
 
   /** Rules or upstreams have changed. */
   reload(): void {
     const { upstream } = this.options;
     const isGone = ({ target }: SessionLoad): boolean => upstream(target.upstream) === undefined;
-    for (const stream of [...this.#streams])
+    for (const stream of [...this.values()])
       if (stream.sessions.values().some(isGone)) stream.finishReading();
     for (const session of [...this.#sessions.values()]) session.reload();
-    this.outdated.addAll(this.#streams);
+    this.outdated.addAll(this.values());
   }
 
   /** Clients may have subscriptions of other control planes now. */
   chooseAgain(): void {
-    for (const stream of [...this.#streams]) stream.chooseAgain();
-  }
-
-  /** Ends the newest streams: there are only so many places. */
-  keepOldest(count: number, refusal: Refusal): void {
-    for (const stream of [...this.#streams].slice(count)) stream.failFor(refusal);
+    for (const stream of [...this.values()]) stream.chooseAgain();
   }
 
   /** Sends what is left to be sent. */
   async drain(): Promise<void> {
-    for (const stream of [...this.#streams]) {
+    for (const stream of [...this.values()]) {
       if (!stream.isReading) continue;
       stream.finishReading();
       await new Promise(setImmediate);
@@ -176,11 +163,6 @@ export class LoadServer {
   /** They may be a fleet, so they hear over several turns what is asked of them by then. */
   tell(streams: Iterable<ClientReports>): void {
     this.#untold.addAll(streams);
-  }
-
-  closed(stream: ClientReports): void {
-    this.outdated.delete(stream);
-    if (this.#streams.delete(stream)) this.options.events.closed(stream.peer);
   }
 
   /** The session of a target, which exists from now on; undefined: there is no such upstream, or no place. */
@@ -213,7 +195,6 @@ const largeReport = 32 * 1024;
 /** One client's stream of reports. */
 class ClientReports extends ClientStream<ReportingClient> {
   readonly #server: LoadServer;
-  readonly #number: number;
   /** To which it reports, and whose they are. */
   sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
@@ -228,10 +209,9 @@ class ClientReports extends ClientStream<ReportingClient> {
   isReading = false;
   #isClosed = false;
 
-  constructor(stream: ServerStream, server: LoadServer, number: number) {
-    super(stream, server.options.clock);
+  constructor(stream: ServerStream, server: LoadServer, id: string) {
+    super(id, stream, server.options.clock);
     this.#server = server;
-    this.#number = number;
   }
 
   get origin(): LoadOrigin {
@@ -313,7 +293,7 @@ class ClientReports extends ClientStream<ReportingClient> {
   /** True: it is known who the client is. */
   #identify(shown: Buffer | undefined): boolean {
     const node = this.newNode(shown);
-    const read = node && this.#server.options.identify(node, this.peer, this.#number);
+    const read = node && this.#server.options.identify(node, this.peer, this.id);
     if (read?.ok === false) {
       this.failFor({ reason: 'node', status: read.error });
       return false;
@@ -403,7 +383,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.client = undefined;
     for (const session of this.sessions) session.leave(this);
     this.sessions = new Set();
-    if (this.#isClosed) this.#server.closed(this);
+    if (this.#isClosed) this.#server.delete(this.id);
   }
 }
 

@@ -1,7 +1,7 @@
 import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
 import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
-import { getOrMake } from './maps.ts';
+import { onceFor } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 
@@ -180,9 +180,7 @@ function describe(key: string, parameters: Parameters): string {
 export const maxStampedDepth = 1002;
 
 /** One unknown kind poisons the whole: under NOT or OR, "does not match" would turn into a wrong match. */
-interface Poison {
-  found: boolean;
-}
+type Poison = () => void;
 
 /**
  * Decodes a DynamicParameterConstraints. By hand and not with the generated schema, because the depth has to be
@@ -191,10 +189,12 @@ interface Poison {
  */
 function decodeExpression(bytes: Uint8Array, maxDepth: number): Result<Expression> {
   const limit = Math.min(maxDepth, maxStampedDepth);
-  const poison = { found: false };
+  let isPoisoned = false;
   try {
-    const expression = readExpression([new MessageReader(bytes)], 1, limit, poison);
-    return ok(poison.found ? { kind: 'never' } : expression);
+    const expression = readExpression([new MessageReader(bytes)], 1, limit, () => {
+      isPoisoned = true;
+    });
+    return ok(isPoisoned ? { kind: 'never' } : expression);
   } catch (error) {
     // The reader of the wire format throws on malformed bytes; this is where its errors become values.
     return fail(`constraints: ${errorMessage(error)}`);
@@ -224,7 +224,7 @@ function readExpression(pieces: Pieces, depth: number, limit: number, poison?: P
       }
     }
   }
-  if (isUnknown && tag === 0 && poison !== undefined) poison.found = true;
+  if (isUnknown && tag === 0) poison?.();
   return readMember(tag, member, depth, limit, poison);
 }
 
@@ -270,7 +270,7 @@ function readSingle(pieces: Pieces, poison?: Poison): Expression {
   if (test !== undefined) return { key, ...test };
   if (poison === undefined) return { kind: 'all' };
   if (!isUnknown) throw new Error(`the one for key ${JSON.stringify(key)} has neither value nor exists`);
-  poison.found = true;
+  poison();
   return { kind: 'all' };
 }
 
@@ -303,7 +303,7 @@ const mostPairs = 100_000;
 
 /** Whether no parameters match both, as far as single parts show it, and so do few enough of them. False: some may. */
 export const areDisjoint = (a: Expression, b: Expression): boolean =>
-  getOrMake(sizes, a, sizeOf) * getOrMake(sizes, b, sizeOf) <= mostPairs && areApart(a, b);
+  sizeOf(a) * sizeOf(b) <= mostPairs && areApart(a, b);
 
 function areApart(a: Expression, b: Expression): boolean {
   if (a.kind === 'or') return a.of.every((part) => areApart(part, b));
@@ -314,14 +314,12 @@ function areApart(a: Expression, b: Expression): boolean {
   return contradicts(a, b) || contradicts(b, a);
 }
 
-const sizes = new WeakMap<Expression, number>();
-
 /** Its parts, and theirs. */
-function sizeOf(one: Expression): number {
+const sizeOf: (one: Expression) => number = onceFor((one) => {
   if (one.kind === 'not') return sizeOf(one.of);
   if (one.kind !== 'or' && one.kind !== 'and') return 1;
   return one.of.reduce((sum, part) => sum + sizeOf(part), 1);
-}
+});
 
 /** All of which must match; undefined: it has no such parts. */
 function partsOf(one: Expression): readonly Expression[] | undefined {

@@ -1,12 +1,9 @@
-/** A Map, a WeakMap or an LRUCache. */
-interface Table<Key, Value> {
-  get(key: Key): Value | undefined;
-  set(key: Key, value: NoInfer<Value>): unknown;
-}
-
-/** What a map has under a key; what it lacks is made of the key. Map.getOrInsertComputed does that from Node 26 on. */
+/**
+ * What a Map, a WeakMap or an LRUCache has under a key; what it lacks is made of the key. Map.getOrInsertComputed does that
+ * from Node 26 on.
+ */
 export function getOrMake<Key, Value>(
-  map: Table<Key, Value>,
+  map: { get(key: Key): Value | undefined; set(key: Key, value: NoInfer<Value>): unknown },
   key: Key,
   make: (key: Key) => NoInfer<Value>,
 ): Value {
@@ -17,11 +14,22 @@ export function getOrMake<Key, Value>(
   return made;
 }
 
+/** What is made once of each object, and lasts as long as that. */
+export function onceFor<Key extends object, Value>(make: (key: Key) => Value): (key: Key) => Value {
+  const known = new WeakMap<Key, Value>();
+  return (key) => getOrMake(known, key, make);
+}
+
+/** What is made when somebody asks for it first. */
+export function lazily<Value>(make: () => Value): () => Value {
+  let made: { readonly value: Value } | undefined;
+  return () => (made ??= { value: make() }).value;
+}
+
 /** Gives each object a number of its own, from 1. */
 export function numbering(): (one: object) => number {
-  const numbers = new WeakMap<object, number>();
   let last = 0;
-  return (one) => getOrMake(numbers, one, () => ++last);
+  return onceFor(() => ++last);
 }
 
 /** So much more under a key, or less: what counts to nothing is not in the map. */

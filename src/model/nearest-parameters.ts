@@ -6,11 +6,8 @@ import { distance } from './text.ts';
 /** What would have to be otherwise in a set of parameters. Undefined: the key must be left out. */
 type Changes = ReadonlyMap<string, string | undefined>;
 
-export interface NearParameters {
-  readonly changes: Changes;
-  /** How many names have a variant then. */
-  readonly names: number;
-}
+/** `names`: how many of them have a variant then. */
+export type NearParameters = ReturnType<typeof nearestParameters>[number];
 
 const noChange: Changes = new Map();
 
@@ -18,11 +15,7 @@ const noChange: Changes = new Map();
  * Of names that have nothing for a client: which other parameters have something, those with the fewest changes first, and
  * among them those that are spelled most alike. `names`: the constraints of the variants of each.
  */
-export function nearestParameters(
-  names: Iterable<readonly Constraints[]>,
-  own: Parameters,
-  most: number,
-): readonly NearParameters[] {
+export function nearestParameters(names: Iterable<readonly Constraints[]>, own: Parameters, most: number) {
   const found = new Map<string, { readonly changes: Changes; names: number }>();
   const known = new Map<Constraints, string | undefined>();
   const keyOf = (constraints: Constraints): string | undefined => {
@@ -39,10 +32,8 @@ export function nearestParameters(
       if (near !== undefined) near.names++;
     }
   }
-  const costs = new Map([...found.values()].map((near) => [near, costOf(near.changes, own)]));
-  const cost = (near: NearParameters): number => costs.get(near) ?? 0;
-  return [...costs.keys()]
-    .toSorted((a, b) => a.changes.size - b.changes.size || cost(a) - cost(b) || b.names - a.names)
+  return Array.from(found.values(), (near) => ({ ...near, cost: costOf(near.changes, own) }))
+    .toSorted((a, b) => a.changes.size - b.changes.size || a.cost - b.cost || b.names - a.names)
     .slice(0, most);
 }
 

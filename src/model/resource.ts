@@ -13,13 +13,6 @@ export interface Payload {
   readonly hash: string;
 }
 
-export interface Ttl {
-  /** As the upstream gave it. */
-  readonly milliseconds: number;
-  /** The resource expires at this time, by `Clock.monotonic()`. A heartbeat sets a later time. */
-  readonly deadline: number;
-}
-
 /** One variant of a resource, identified by (type, name, constraints). Immutable. */
 export interface Variant {
   readonly type: TypeUrl;
@@ -35,7 +28,8 @@ export interface Variant {
   /** Undefined: the resource is known without a body (an unresolvable VHDS alias, protocol §4.8). */
   readonly payload: Payload | undefined;
   readonly aliases: readonly string[];
-  readonly ttl: Ttl | undefined;
+  /** As the upstream gave it, and when the resource expires, by `Clock.monotonic()`. A heartbeat sets a later time. */
+  readonly ttl: Readonly<Record<'milliseconds' | 'deadline', number>> | undefined;
   readonly doNotCache: boolean;
   /** The encoded `Resource.metadata`, forwarded as it is. */
   readonly metadata: Uint8Array | undefined;

@@ -9,7 +9,7 @@ import type { Holder, Transaction } from './transaction.ts';
 /** What of a client decides on which side it is. */
 export interface SidedClient {
   /**
-   * `nodeKeyOf` it (wire/peer-identity.ts): its id, and its verified identity. By its id alone, a tenant could choose
+   * `nodeKeyOf` it (wire/peer.ts): its id, and its verified identity. By its id alone, a tenant could choose
    * canaries among the nodes of another.
    */
   readonly nodeKey: string;
@@ -82,12 +82,8 @@ export interface PendingChange {
 /** How much of what is released is missing in what is pending. */
 export type RemovalCount = Readonly<Record<'removed' | 'released', number>>;
 
-/** What everybody has of a type from one holder. */
-export interface ReleasedSize {
-  readonly names: number;
-  /** Of the bodies. */
-  readonly bytes: number;
-}
+/** What everybody has of a type from one holder: names, and bytes of the bodies. */
+export type ReleasedSize = Readonly<Record<'names' | 'bytes', number>>;
 
 /** A variant with its holders: whether wildcards show it is said by them. */
 export interface HeldVariant {

@@ -25,21 +25,15 @@ export interface Encoding {
 }
 
 const encodings = new Map<number, Encoding>();
+const flags = ['wrapped', 'ttl', 'constrained', 'contentVersions', 'unknownNames', 'absencesUnsaid'] as const;
 
 /** The one object for this combination. There are few combinations, and many clients of each. */
 export function encoding(fields: Encoding): Encoding {
-  const { protocol, wrapped, ttl, constrained, contentVersions, unknownNames, absencesUnsaid } = fields;
-  const flags = [
-    protocol === 'delta',
-    wrapped,
-    ttl,
-    constrained,
-    contentVersions,
-    unknownNames,
-    absencesUnsaid,
-  ];
   // Each stream asks for each of its types.
-  const key = flags.reduce((bits, flag) => 2 * bits + Number(flag), 0);
+  const key = flags.reduce(
+    (bits, flag) => 2 * bits + Number(fields[flag]),
+    Number(fields.protocol === 'delta'),
+  );
   return getOrMake(encodings, key, () => ({ ...fields }));
 }
 

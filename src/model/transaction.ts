@@ -157,17 +157,6 @@ export function transaction(part: Pick<Transaction, 'holder' | 'type'> & Partial
  */
 const overhead = 1536;
 
-/** What would end with an interest. */
-export interface InterestContent {
-  /** There is a resource for it, or upstream has answered a wildcard. */
-  readonly hasContent: boolean;
-  /**
-   * The bytes of the bodies that no other interest sees. A body that several interests see counts for none of them, so
-   * the sum over all interests is never more than the cache.
-   */
-  readonly bytes: number;
-}
-
 /** The memory that one interest takes without any resource, as it counts in `cache.max_bytes`. */
 export function interestBytes({ selector, parameters }: Interest): number {
   return overhead + selector.length + parameters.key.length;

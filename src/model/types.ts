@@ -20,14 +20,9 @@ export interface TypeInfo {
   readonly order: number;
 }
 
-interface Row
-  extends Pick<TypeInfo, 'short' | 'rest'>,
-    Partial<Pick<TypeInfo, 'fullState' | 'legacyWildcard'>> {
-  readonly message: string;
-  readonly service: string;
-  readonly methods: string;
-  readonly deltaOnly?: boolean;
-}
+type Row = Pick<TypeInfo, 'short' | 'rest'> &
+  Partial<Pick<TypeInfo, 'fullState' | 'legacyWildcard'>> &
+  Readonly<Record<'message' | 'service' | 'methods', string>> & { readonly deltaOnly?: boolean };
 
 // biome-ignore format: a table, one row a line
 const rows: readonly Row[] = [

@@ -1,8 +1,8 @@
 import type { Side } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { assignmentType, endpointsIn } from '../model/cluster.ts';
 import { areDisjoint, type Constraints } from '../model/constraints.ts';
-import { assignmentType, endpointsIn } from '../model/endpoints.ts';
 import { includes, nameKey } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';

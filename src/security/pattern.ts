@@ -1,7 +1,7 @@
 import { RE2JS } from 're2js';
 import { attempt, errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { canonicalPrefix, canonicalUri, isXdstp } from '../model/xdstp.ts';
-import type { Peer } from '../wire/server-stream.ts';
+import type { SubjectAltNames } from '../wire/peer.ts';
 
 /** Compares with a pattern whose `*`s each stand for any characters, none included. Linear in both lengths. */
 export function compileGlob(pattern: string): (text: string) => boolean {
@@ -78,9 +78,7 @@ const dnsPrefix = 'dns:';
  * Whether a peer is one of these: a URI SAN (`spiffe://example.com/*`), or with `dns:` a DNS SAN (`dns:*.example.com`,
  * whatever its case); `*` stands for any characters. A peer without a verified certificate is nobody.
  */
-export function compilePrincipals(
-  patterns: readonly string[],
-): (peer: Pick<Peer, 'uriSans' | 'dnsSans'>) => boolean {
+export function compilePrincipals(patterns: readonly string[]): (peer: SubjectAltNames) => boolean {
   const dns: ((name: string) => boolean)[] = [];
   const uris: ((uri: string) => boolean)[] = [];
   for (const pattern of patterns) {

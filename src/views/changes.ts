@@ -8,7 +8,7 @@ import type { ChangedVariant, Encoding, ResendItems } from '../model/subscriptio
 import { isGlob } from '../model/xdstp.ts';
 import { type Item, nameOf, sentName, valueAt } from './item.ts';
 import { answeredIn, Coverage, itemsOf } from './position.ts';
-import type { RetainedResource, SentResponse } from './shared-responses.ts';
+import { onceAtHead, type RetainedResource, type SentResponse } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** What changed of one item, for one subscriber. */
@@ -141,7 +141,7 @@ function changeOf(item: Item, from: number, resend: boolean): Change {
   return { item, now: item.last.value, lastSent, clientVersion: undefined, resend };
 }
 
-const shown = new WeakMap<object, WeakMap<ResendItems, ResendItems>>();
+const shown = onceAtHead(() => new WeakMap<ResendItems, ResendItems>());
 
 /**
  * Items, by ids of plain names and globs in canonical spelling, as a view shows them: names in the spelling of its clients,
@@ -150,8 +150,7 @@ const shown = new WeakMap<object, WeakMap<ResendItems, ResendItems>>();
 export function shownOf(view: View, resend: ResendItems): ResendItems {
   const { collections } = view.selection;
   if (!view.hasRespelled && collections.length === 0) return resend;
-  const known = getOrMake(shown, view.atHead, () => new WeakMap());
-  return getOrMake(known, resend, () => {
+  return getOrMake(shown(view), resend, () => {
     const names = resend.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
     const ids = [...names.filter(({ locator }) => !locator).map(({ id }) => id)];
     const globs = collections.filter(

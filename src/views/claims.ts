@@ -5,7 +5,7 @@ import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { type Item, withoutBody } from './item.ts';
-import { type NamedRemoval, OtherParameterSets, shownOtherwise } from './position.ts';
+import { OtherParameterSets, shownOtherwise } from './position.ts';
 import type { RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -18,17 +18,7 @@ const [bytesPerGone, bytesPerClaim] = [600, 64];
 /** No resource has it: whatever there is of the name is sent. */
 const noVersion = '';
 
-/** What a response covers of the claims, and what is left for the next one. */
-interface Covered {
-  /** The view knows that these are gone: they are kept until they may go. */
-  readonly kept: readonly RetainedResource[];
-  /** The same, to be removed at once: they are many. */
-  readonly named: readonly NamedRemoval[];
-  /** Undefined: nothing. */
-  readonly left: Claims | undefined;
-}
-
-export const nothingCovered: Covered = { kept: none, named: none, left: undefined };
+export const nothingCovered = { kept: none, named: none, left: undefined };
 
 /**
  * What a delta client says that it has from earlier streams (initial_resource_versions), and no response has covered yet
@@ -78,8 +68,12 @@ export class Claims {
     this.#versions = versions;
   }
 
-  /** `lastSent`: what the client was sent of an item. */
-  coveredIn(view: View, lastSent: (id: string) => Value | undefined): Covered {
+  /**
+   * What a response covers: `kept` and `named` are gone, as the view knows. They are kept until they may go, or are so many
+   * that they are removed at once. `left`: for the next response; undefined: nothing. `lastSent`: what the client was sent
+   * of an item.
+   */
+  coveredIn(view: View, lastSent: (id: string) => Value | undefined) {
     const left = new Map(this.#versions);
     let gone: string[] = [];
     const others = new OtherParameterSets(view, view.head);
@@ -104,8 +98,7 @@ export class Claims {
       .map((name) => goneWhileAway(view, name, this.#versions.get(name)))
       .filter(({ item }) => !isVariant(lastSent(item.id)) && !shownOtherwise(item, view));
     if (all.length <= mostGone) return { kept: all, named: none, left: rest };
-    const named = all.map(({ item: { id, spelling: name } }) => ({ id, name, locator: false }));
-    return { kept: none, named, left: rest };
+    return { kept: none, named: all.map(({ item }) => item), left: rest };
   }
 }
 

@@ -1,5 +1,7 @@
+import { hash } from 'node:crypto';
 import { resourceName, type Serial, serial } from '../model/brand.ts';
 import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
+import { contentHash } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
@@ -13,16 +15,23 @@ import {
   type RemovedName,
 } from '../wire/responses.ts';
 import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix, updatedBy } from './changes.ts';
-import { sotwVersion } from './content-version.ts';
 import { type Item, isConstrained, nameOf, sentName, withoutBody } from './item.ts';
 import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
-import type { Composed, EncodedResponse, ResponseHeader, RetainedResource } from './shared-responses.ts';
+import {
+  type Composed,
+  type EncodedResponse,
+  onceAtHead,
+  type ResponseHeader,
+  type RetainedResource,
+} from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** What a response is composed for: a cursor, on its way to the head of its view. */
 export interface CompositionInput {
   readonly view: View;
   readonly encoding: Encoding;
+  /** Of the last response that the subscriber was sent: a response that others got before is not for it. */
+  readonly lastSerial: number;
   readonly now: number;
   readonly controlPlane: string;
   /** The changes are those of all items, with what this client was last sent, and not only of what has changed. */
@@ -133,16 +142,9 @@ function addDeferred(content: ResponseContent): void {
 
 const none: ReadonlyMap<string, RetainedResource> = new Map();
 
-/**
- * The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). `lastSerial`: the
- * subscriber's; the next one must be higher.
- */
-export function composeSotw(
-  input: CompositionInput,
-  changes: Iterable<Change>,
-  lastSerial: number,
-): Composed {
-  const { view, encoding } = input;
+/** The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). */
+export function composeSotw(input: CompositionInput, changes: Iterable<Change>): Composed {
+  const { view, encoding, lastSerial } = input;
   const content = new ResponseContent(input);
   const isDue = collect(content, changes);
   const { deferredRemovals, untold } = content;
@@ -482,10 +484,10 @@ class ResponseContent {
 
   /** What must be in the response as removed, unless it is in it already or deferred. */
   addRequiredRemovals(): void {
-    for (const { id, name, locator } of this.input.mustRemove) {
+    for (const { id, spelling, locator } of this.input.mustRemove) {
       if (this.#seen.has(id) || this.deferred.has(id)) continue;
-      if (locator) this.addMissing(name);
-      else this.#write(name, undefined);
+      if (locator) this.addMissing(spelling);
+      else this.#write(spelling, undefined);
     }
   }
 
@@ -631,3 +633,52 @@ function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource
 }
 
 const constrainedKey = ({ key }: Constraints, name: string): string => `=${key} ${name}`;
+
+type Shown = Pick<OutgoingResource, 'name' | 'variant'>;
+
+/**
+ * The version_info of a SotW response: the upstream's, verbatim; where it gives none, a digest of what is visible (protocol
+ * §3.10). `union`: what is in it, if that is more than what is visible.
+ */
+function sotwVersion(view: View, encoding: Encoding, union: Iterable<Shown> | undefined): string {
+  if (!encoding.contentVersions && view.version !== '') return view.version;
+  // A union with deferred removals must not have the version of what is visible.
+  const digest = union === undefined ? viewDigest(view) : digestOf(Array.from(union, lineOf));
+  return encoding.contentVersions ? `${view.version}@${digest}` : digest;
+}
+
+/** `<upstream's>@<hash of the view>`: equal versions, equal content. */
+export function contentVersionOf({ shown }: View): string {
+  return `${shown.version}@${viewDigest(shown)}`;
+}
+
+/** Whether a version (CONTENT) says that a client has exactly what a view shows, and nothing with a time to live. */
+export function showsAll(view: View, version: string): boolean {
+  if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
+  for (const { last } of view.items.values()) {
+    if (isVariant(last.value) && last.value.ttl !== undefined) return false;
+  }
+  return version.endsWith(`@${viewDigest(view)}`);
+}
+
+/** Digest of everything that a view shows, resource errors included. */
+const digestAtHead = onceAtHead((shown: View) => {
+  const lines: string[] = [];
+  for (const item of shown.items.values()) {
+    const { name, last } = item;
+    if (isVariant(last.value)) lines.push(lineOf({ name, variant: last.value }));
+    // Another error is news, or it would hide behind a 304 (protocol §7.3).
+    for (const { constraints, status } of shown.resourceErrors(item))
+      lines.push(JSON.stringify([name, constraints.key, 'error', Buffer.from(status).toString('base64')]));
+  }
+  return digestOf(lines);
+});
+
+const viewDigest = ({ shown }: View): string => digestAtHead(shown);
+
+const lineOf = ({ name, variant }: Shown): string =>
+  JSON.stringify([name, variant.constraints.key, contentHash(variant)]);
+
+/** 16 hex digits. */
+const digestOf = (lines: readonly string[]): string =>
+  hash('sha256', lines.toSorted().join('\n'), 'hex').slice(0, 16);

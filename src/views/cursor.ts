@@ -33,13 +33,18 @@ import {
   withDoubts,
 } from './changes.ts';
 import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
-import { type CompositionInput, composeDelta, composeSotw, retryInput } from './composition.ts';
-import { contentVersionOf, showsAll } from './content-version.ts';
+import {
+  type CompositionInput,
+  composeDelta,
+  composeSotw,
+  contentVersionOf,
+  retryInput,
+  showsAll,
+} from './composition.ts';
 import { holdings, type Item, leavesDoubtful } from './item.ts';
 import {
   answersIn,
   awaitedAtHead,
-  type ClientResource,
   deferredIn,
   deferredMeanwhile,
   itemsOf,
@@ -52,7 +57,6 @@ import { type SentItems, SentResponses } from './sent-responses.ts';
 import {
   beforeAll,
   type Composed,
-  type CursorStep,
   type EncodedResponse,
   fromNothing,
   type RetainedResource,
@@ -239,8 +243,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // What differs by names that nobody has is one response.
     const view = this.#view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
-    const input = { ...this.#input(() => false), view, firstResponseDue: true };
-    const composed = composeSotw(input, changesSince(view, -1, undefined), beforeAll);
+    const input = { ...this.#input(() => false), view, firstResponseDue: true, lastSerial: beforeAll };
+    const composed = composeSotw(input, changesSince(view, -1, undefined));
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
     if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
@@ -371,8 +375,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #move(selection: Selection, access: Access): void {
-    const old = this.#view;
-    if (this.#isDelta) this.#anchorIn(old);
+    const [old, base] = [this.#view, this.#position];
+    // It leaves a view before any response was sent from it.
+    if (this.#isDelta && base !== undefined && base.view !== old) {
+      this.#position = base.movedTo(old);
+      base.view.release(this);
+      this.#pool.leave(base.view);
+    }
     const added = selection.collections.filter((selected) => !old.selection.has(entryId(selected)));
     const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
     this.#awaited = withIds(noIds, [...left, ...added]);
@@ -388,15 +397,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // Of a glob that is unsubscribed nothing needs to be said.
     for (const one of this.owed) if (isGlob(one.selector)) this.#owed?.delete(entryId(one));
     this.#oweGlobs(added);
-  }
-
-  /** Leaves a view before any response was sent from it. */
-  #anchorIn(view: View): void {
-    const base = this.#position;
-    if (base === undefined || base.view === view) return;
-    this.#position = base.movedTo(view);
-    base.view.release(this);
-    this.#pool.leave(base.view);
   }
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
@@ -509,9 +509,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (response === undefined && this.#awaitsFirstAnswer()) {
       this.#isSilent = true;
       const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
-      if (deferred === this.#deferred) return undefined;
-      this.#deferred = deferred;
-      this.#payForEarlier();
+      if (deferred !== this.#deferred) {
+        this.#deferred = deferred;
+        this.#payForEarlier();
+      }
       return undefined;
     }
     this.#deferred = deferredRemovals;
@@ -529,8 +530,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #advance(move: Move | undefined, untold: ResendItems | undefined): void {
-    const view = this.#view;
-    const old = this.#position?.view;
+    const [view, old] = [this.#view, this.#position?.view];
     const overlay = move === undefined ? this.#overlay() : move.overlay;
     this.#claims = move?.claims;
     this.#owed = move?.owed;
@@ -572,7 +572,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const [view, encoding] = [this.#view, this.encoding];
     const from = this.#position === undefined ? -1 : this.#position.revision;
     const deferred = this.#deferredIds(from, defers);
-    const step: CursorStep = {
+    const step = {
       from,
       resend: this.#resend,
       deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
@@ -594,7 +594,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** The response for this client alone: all that the view shows, compared with all that the client has. */
   #reconcile(defers: Defers): Move {
     const [view, base] = [this.#view, this.#position];
-    const resources = base?.resourcesIn(view) ?? new Map<string, ClientResource>();
+    const resources = base?.resourcesIn(view) ?? new Map<string, RetainedResource>();
     const isWithheld = base?.withheld();
     const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
     const changes = comingBack(all, this.#deferred, this.#timersAt);
@@ -620,7 +620,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   /** What the client has at the head and the view does not say. `moved`: what it has from another view. */
-  #overlay(moved?: ReadonlyMap<string, ClientResource>): Position['overlay'] {
+  #overlay(moved?: ReadonlyMap<string, RetainedResource>): Position['overlay'] {
     return this.#takesParts ? this.#position?.overlayIn(this.#view, this.#isDelta, moved) : undefined;
   }
 
@@ -647,7 +647,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #changeOf(
     item: Item,
-    resources: ReadonlyMap<string, ClientResource>,
+    resources: ReadonlyMap<string, RetainedResource>,
     isWithheld: ((id: string) => boolean) | undefined,
   ): Change {
     const { id, spelling } = item;
@@ -667,6 +667,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return {
       view,
       encoding: this.encoding,
+      lastSerial: this.responses.lastSerial,
       now: this.#pool.options.clock.monotonic(),
       controlPlane: this.#pool.options.controlPlane,
       allItems: false,
@@ -686,8 +687,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #compose(input: CompositionInput, changes: Iterable<Change>): Composed {
-    const { lastSerial } = this.responses;
-    return this.#isDelta ? composeDelta(input, changes) : composeSotw(input, changes, lastSerial);
+    return this.#isDelta ? composeDelta(input, changes) : composeSotw(input, changes);
   }
 
   #has(id: string): boolean {

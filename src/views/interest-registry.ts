@@ -5,7 +5,7 @@ import { deleteIn, getOrMake } from '../model/maps.ts';
 import { ParameterIndex } from '../model/parameter-index.ts';
 import { isCollection } from '../model/selection.ts';
 import { type InTurns, ReadingPace } from '../model/time-slices.ts';
-import { type Interest, type InterestContent, interestBytes, type Selector } from '../model/transaction.ts';
+import { type Interest, interestBytes, type Selector } from '../model/transaction.ts';
 
 /**
  * Why an interest ends: it was idle for too long or upstream no longer updates it, the cache is full, or the resource
@@ -13,24 +13,26 @@ import { type Interest, type InterestContent, interestBytes, type Selector } fro
  */
 export type EndReason = 'idle' | 'size' | 'uncached';
 
-/** Where interest goes: left, to the cache and upstream. */
-interface InterestPort {
-  /** Somebody is new to this, and it must not be cached (protocol §5, do_not_cache). */
-  resubscribe(interest: Interest): void;
-  /** The first view has this interest. */
-  subscribe(interest: Interest): void;
-  /** The interest has ended. */
-  unsubscribe(interest: Interest, why: EndReason): void;
-  /** Nobody subscribes to it now; it stays for a while. */
-  markIdle(interest: Interest): void;
-  /** Somebody subscribes again to what was idle. */
-  markActive(interest: Interest): void;
-  /** What would end with it. */
-  contentOf(interest: Interest): InterestContent;
-}
-
 export interface InterestRegistryOptions {
-  readonly interests: InterestPort;
+  /** Where interest goes: left, to the cache and upstream. */
+  readonly interests: {
+    /** Somebody is new to this, and it must not be cached (protocol §5, do_not_cache). */
+    resubscribe(interest: Interest): void;
+    /** The first view has this interest. */
+    subscribe(interest: Interest): void;
+    /** The interest has ended. */
+    unsubscribe(interest: Interest, why: EndReason): void;
+    /** Nobody subscribes to it now; it stays for a while. */
+    markIdle(interest: Interest): void;
+    /** Somebody subscribes again to what was idle. */
+    markActive(interest: Interest): void;
+    /**
+     * What would end with it: whether there is a resource for it, or upstream has answered a wildcard; and the bytes of the
+     * bodies that no other interest sees. A body that several interests see counts for none of them, so the sum over all
+     * interests is never more than the cache.
+     */
+    contentOf(interest: Interest): { readonly hasContent: boolean; readonly bytes: number };
+  };
   readonly clock: Clock;
   /** How long what nobody subscribes to stays (cache.idle_ttl), in milliseconds. */
   readonly idleMilliseconds: number;

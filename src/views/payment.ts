@@ -1,4 +1,5 @@
 import type { Selection } from '../model/selection.ts';
+import type { Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 
 /** In bytes, measured. A name: with its interest here and upstream (SECURITY.md). A member: a resource of a wildcard or glob. */
@@ -7,11 +8,8 @@ const costs = { view: 4096, name: 2600, character: 8, member: 280 } as const;
 const leastShare = 0.1;
 const fewUsers = 8;
 
-interface User {
-  readonly payer: Payer | undefined;
-  /** A view that nobody has. */
-  readonly isUnused?: boolean;
-}
+/** `isUnused`: a view that nobody has. */
+type User = Pick<Subscriber, 'payer'> & { readonly isUnused?: boolean };
 
 /** Whose account a view's memory goes to: that of the only peer that uses it. What several share counts for none of them. */
 export class Payment {

@@ -1,7 +1,7 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
-import { getOrMake } from '../model/maps.ts';
+import { getOrMake, onceFor } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { References, Variant } from '../model/resource.ts';
 import {
@@ -20,20 +20,10 @@ import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
-import type { RetainedResource } from './shared-responses.ts';
+import { onceAtHead, type RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 const none: readonly never[] = [];
-
-/** A resource that a client has, or may have. */
-export interface ClientResource extends RetainedResource {
-  /**
-   * It was sent, unsubscribed and subscribed again before the client has answered: whether the client has read it before
-   * it unsubscribed, and has dropped it, is not known. So it is sent again if it is there, and removed if not. In SotW so
-   * is all that was unknown meanwhile.
-   */
-  readonly mayBeDropped?: true;
-}
 
 /** A name that a client knows to be absent, or of which it has got nothing but errors. */
 interface ToldName {
@@ -47,9 +37,11 @@ interface ToldName {
  * is unknown in this view, and absences and errors that it was told and others were not. Never empty: nearly all clients
  * have none.
  */
-type Overlay = ReadonlyMap<string, ClientResource | ToldName>;
+type Overlay = ReadonlyMap<string, RetainedResource | ToldName>;
 
-const overlayOf = (entries: Iterable<readonly [string, ClientResource | ToldName]>): Overlay | undefined => {
+const overlayOf = (
+  entries: Iterable<readonly [string, RetainedResource | ToldName]>,
+): Overlay | undefined => {
   const overlay = new Map(entries);
   return overlay.size > 0 ? overlay : undefined;
 };
@@ -60,7 +52,7 @@ const nothingBeside: { readonly delta: Overlay; readonly sotw: Overlay } = {
 };
 
 /** Of positions of a view, by their revision and overlay, the overlay that follows from it at the head. */
-const overlaysAtHead = new WeakMap<object, Map<number, WeakMap<Overlay, Overlay>>>();
+const overlaysAtHead = onceAtHead(() => new Map<number, WeakMap<Overlay, Overlay>>());
 
 /** What a client has: what a view showed at a revision, and what the overlay says besides. */
 export class Position {
@@ -122,7 +114,7 @@ export class Position {
   }
 
   /** The resources that the client has when it moves to another view, by their ids there. */
-  resourcesIn(view: View): ReadonlyMap<string, ClientResource> {
+  resourcesIn(view: View): ReadonlyMap<string, RetainedResource> {
     if (this.view === view) return new Map(this.#beside());
     return new Map(movedInto(view, this.view.selection, this.#resources()));
   }
@@ -153,7 +145,7 @@ export class Position {
   }
 
   /** Those of `resourcesIn` if locators may have other parameters there, and so other ids. */
-  movedInto(view: View): ReadonlyMap<string, ClientResource> | undefined {
+  movedInto(view: View): ReadonlyMap<string, RetainedResource> | undefined {
     return this.view !== view && view.forms.some(({ locator }) => locator)
       ? this.resourcesIn(view)
       : undefined;
@@ -165,7 +157,7 @@ export class Position {
    */
   movedTo(view: View): Position {
     const isWithheld = this.withheld();
-    const has = new Map<string, ClientResource | ToldName>(selectedOf(this.resourcesIn(view), view));
+    const has = new Map<string, RetainedResource | ToldName>(selectedOf(this.resourcesIn(view), view));
     for (const item of view.items.values()) {
       const { id } = item;
       const resource = has.get(id);
@@ -187,7 +179,7 @@ export class Position {
    * has dropped it (protocol §4.5). `sent`: what outstanding responses add.
    */
   addOutstanding(sent: ReadonlyMap<string, RetainedResource>, view: View): void {
-    const maybe = new Map<string, ClientResource>();
+    const maybe = new Map<string, RetainedResource>();
     for (const [id, retained] of sent)
       if (!isVariant(this.lastSent(id))) maybe.set(id, { ...retained, mayBeDropped: true });
     this.overlay = overlayOf([...(this.overlay ?? none), ...selectedOf(maybe, view)]);
@@ -199,13 +191,16 @@ export class Position {
    * withheld from others. `moved`: those of `resourcesIn`, in another view. In its own it is made once for all that have
    * the same: it may be thousands of names, at thousands of clients.
    */
-  overlayIn(view: View, isDelta: boolean, moved?: ReadonlyMap<string, ClientResource>): Overlay | undefined {
+  overlayIn(
+    view: View,
+    isDelta: boolean,
+    moved?: ReadonlyMap<string, RetainedResource>,
+  ): Overlay | undefined {
     const { overlay } = this;
     if (this.view !== view) return this.#leftIn(view, isDelta, moved ?? this.resourcesIn(view));
     // Nearly always: this is on the way of each update to each client.
     if (overlay === undefined && view.unknownAgain.size === 0) return undefined;
-    const byRevision = getOrMake(overlaysAtHead, view.atHead, () => new Map());
-    const known = getOrMake(byRevision, this.revision, () => new WeakMap());
+    const known = getOrMake(overlaysAtHead(view), this.revision, () => new WeakMap());
     const before = overlay ?? (isDelta ? nothingBeside.delta : nothingBeside.sotw);
     const left = getOrMake(
       known,
@@ -219,8 +214,12 @@ export class Position {
    * A SotW client is told no absence by itself, and is sent what becomes known: it may have unsubscribed it and subscribed
    * to it again (§3.5).
    */
-  #leftIn(view: View, isDelta: boolean, resources: ReadonlyMap<string, ClientResource>): Overlay | undefined {
-    const left = new Map<string, ClientResource | ToldName>();
+  #leftIn(
+    view: View,
+    isDelta: boolean,
+    resources: ReadonlyMap<string, RetainedResource>,
+  ): Overlay | undefined {
+    const left = new Map<string, RetainedResource | ToldName>();
     const { head: errorsSentUpTo } = view;
     // In one view absences are withheld from all alike.
     const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
@@ -244,17 +243,17 @@ export class Position {
   }
 
   /** The resources that the client has, by their ids in the view. */
-  *#resources(): IteratorObject<readonly [string, ClientResource], undefined> {
+  *#resources(): IteratorObject<readonly [string, RetainedResource], undefined> {
     yield* this.#beside();
     yield* this.#shown(this.view.items.values());
   }
 
-  #beside(): IteratorObject<readonly [string, ClientResource]> {
+  #beside(): IteratorObject<readonly [string, RetainedResource]> {
     return Iterator.from(this.overlay ?? none).filter(isResource);
   }
 
   /** Of these items of the view, the resources that the client got from it. */
-  *#shown(items: Iterable<Item>): IteratorObject<readonly [string, ClientResource], undefined> {
+  *#shown(items: Iterable<Item>): IteratorObject<readonly [string, RetainedResource], undefined> {
     for (const item of items) {
       const variant = valueAt(item, this.revision);
       if (isVariant(variant)) yield [item.id, { item, variant }];
@@ -280,8 +279,9 @@ export class Position {
   }
 }
 
-const isResource = (entry: readonly [string, ClientResource | ToldName]): entry is [string, ClientResource] =>
-  isVariant(entry[1].variant);
+const isResource = (
+  entry: readonly [string, RetainedResource | ToldName],
+): entry is [string, RetainedResource] => isVariant(entry[1].variant);
 
 /** Resources that a client has of an earlier selection, by their ids in a view. */
 function* movedInto<Has extends RetainedResource>(
@@ -337,7 +337,7 @@ export function deferredMeanwhile(
 
 /** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
 export function removalsIn(
-  resources: ReadonlyMap<string, ClientResource>,
+  resources: ReadonlyMap<string, RetainedResource>,
   view: View,
 ): Map<string, RetainedResource> {
   const removals = new Map<string, RetainedResource>();
@@ -356,16 +356,6 @@ export function shownOtherwise(item: Item, view: View): boolean {
   return view.respelled(name).some((other) => areOne(other, item) && isVariant(other.last.value));
 }
 
-/** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
-interface SpellingState {
-  /** How many items are unknown. */
-  readonly unknown: number;
-  readonly absent: number;
-  readonly names: ReadonlySet<ResourceName>;
-  /** By `shownVariantKey`. */
-  readonly variants: ReadonlySet<string>;
-}
-
 /**
  * What a view shows at a revision of one name for the other parameter sets of the same client. Computed once for each spelling,
  * because a client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
@@ -373,8 +363,8 @@ interface SpellingState {
 export class OtherParameterSets {
   readonly #view: View;
   readonly #revision: number;
-  readonly #plain = new Map<string, SpellingState>();
-  readonly #located = new Map<string, SpellingState>();
+  readonly #plain = new Map<string, ReturnType<typeof stateOf>>();
+  readonly #located = new Map<string, ReturnType<typeof stateOf>>();
 
   constructor(view: View, revision: number) {
     this.#view = view;
@@ -415,26 +405,26 @@ export class OtherParameterSets {
     });
   }
 
-  #of(locator: boolean, spelling: string, name: ResourceName): SpellingState {
+  #of(locator: boolean, spelling: string, name: ResourceName) {
     const known = locator ? this.#located : this.#plain;
-    return getOrMake(known, spelling, () => this.#look(locator, spelling, name));
+    return getOrMake(known, spelling, () =>
+      stateOf(this.#view.spelled(locator, spelling, name), this.#revision),
+    );
   }
+}
 
-  #look(locator: boolean, spelling: string, name: ResourceName): SpellingState {
-    let [unknown, absent] = [0, 0];
-    const names = new Set<ResourceName>();
-    const variants = new Set<string>();
-    for (const item of this.#view.spelled(locator, spelling, name)) {
-      const value = valueAt(item, this.#revision);
-      if (value === 'unknown') unknown++;
-      else if (value === 'absent') absent++;
-      else if (value !== undefined) {
-        names.add(value.name);
-        variants.add(shownVariantKey(value));
-      }
-    }
-    return { unknown, absent, names, variants };
+/** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
+function stateOf(items: Iterable<Item>, revision: number) {
+  /** `unknown` and `absent`: how many items are. `variants`: by `shownVariantKey`. */
+  const state = { unknown: 0, absent: 0, names: new Set<ResourceName>(), variants: new Set<string>() };
+  for (const item of items) {
+    const value = valueAt(item, revision);
+    if (isVariant(value)) {
+      state.names.add(value.name);
+      state.variants.add(shownVariantKey(value));
+    } else if (value !== undefined) state[value]++;
   }
+  return state;
 }
 
 const shownVariantKey = ({ name, constraints }: Variant): string => `${constraints.key} ${name}`;
@@ -449,10 +439,10 @@ const isSame = (a: Variant, b: Variant, constrained: boolean): boolean =>
 type Covered = 'none' | 'resolved' | 'unresolved';
 
 /** The locators about one name: many parameter sets of one client may have shown the same variant. */
-interface Located {
-  readonly locators: readonly SelectionEntry[];
-  readonly byParameters: ReadonlyMap<Parameters, readonly SelectionEntry[]>;
-  readonly judged: Map<Constraints, Covered>;
+function locatedIn(selection: Selection, name: ResourceName) {
+  const locators = selection.entriesFor(name).filter(({ locator }) => locator);
+  const byParameters = Map.groupBy(locators, ({ parameters }) => parameters);
+  return { locators, byParameters, judged: new Map<Constraints, Covered>() };
 }
 
 /**
@@ -461,7 +451,7 @@ interface Located {
  */
 export class Coverage {
   readonly #view: View;
-  readonly #located = new Map<ResourceName, Located>();
+  readonly #located = new Map<ResourceName, ReturnType<typeof locatedIn>>();
 
   constructor(view: View) {
     this.#view = view;
@@ -482,28 +472,14 @@ export class Coverage {
       const collecting = isCollection(name) ? [] : selection.collectionsOver(name);
       return this.#judge(collecting.filter((selected) => !selected.locator));
     }
-    const located = this.#locatedOf(name);
-    const judged = this.#judgeVariant(located, variant.constraints);
-    if (variant.constraints.matches(parameters) || judged === 'unresolved') return judged;
+    const located = getOrMake(this.#located, name, () => locatedIn(selection, name));
+    const { constraints } = variant;
+    const judged = getOrMake(located.judged, constraints, () =>
+      this.#judge(located.locators.filter((one) => constraints.matches(one.parameters))),
+    );
+    if (constraints.matches(parameters) || judged === 'unresolved') return judged;
     const own = this.#judge(located.byParameters.get(parameters) ?? []);
     return own === 'none' ? judged : own;
-  }
-
-  #locatedOf(name: ResourceName): Located {
-    return getOrMake(this.#located, name, () => {
-      const locators = this.#view.selection.entriesFor(name).filter(({ locator }) => locator);
-      return {
-        locators,
-        byParameters: Map.groupBy(locators, ({ parameters }) => parameters),
-        judged: new Map(),
-      };
-    });
-  }
-
-  #judgeVariant({ locators, judged }: Located, constraints: Constraints): Covered {
-    return getOrMake(judged, constraints, () =>
-      this.#judge(locators.filter(({ parameters }) => constraints.matches(parameters))),
-    );
   }
 
   #judge(covering: readonly SelectionEntry[]): Covered {
@@ -575,11 +551,7 @@ function movedIn(
 }
 
 /** A name that a delta response must mention as removed. */
-export interface NamedRemoval {
-  readonly id: string;
-  readonly name: string;
-  readonly locator: boolean;
-}
+export type NamedRemoval = Pick<Item, 'id' | 'spelling' | 'locator'>;
 
 /**
  * Of the names and globs that a delta response must mention, as present or as absent (names that were unsubscribed while a
@@ -609,7 +581,7 @@ export function answersIn(
       ? locator && answered.waiting.has(name)
       : others.anyOther({ id, name, spelling, locator }, 'unknown');
     if (state === 'unknown' || (state === 'absent' && waits)) left.set(id, selected);
-    else if (state === 'absent') absent.push({ id, name: spelling, locator });
+    else if (state === 'absent') absent.push({ id, spelling, locator });
   }
   return { absent, left: left.size > 0 ? left : undefined };
 }
@@ -655,15 +627,13 @@ function nameState(view: View, id: string, selected: SelectionEntry): State {
 /** `filled`: the wildcards and globs that show something. `waiting`: those that are not answered, by locators. */
 export function answeredIn(view: View) {
   const { selection } = view;
-  const filled = getOrMake(filledAtHead, view.atHead, () => filledIn(view));
+  const filled = filledIn(view);
   const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
   return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
 }
 
-/** Made once for all clients of a view: while one of its wildcards and globs waits, each asks with each update. */
-const filledAtHead = new WeakMap<object, ReadonlySet<SelectionEntry>>();
-
-function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
+/** While one of its wildcards and globs waits, each client asks with each update. */
+const filledIn = onceAtHead(({ items, selection }: View): ReadonlySet<SelectionEntry> => {
   const filled = new Set<SelectionEntry>();
   for (const { name: selector, locator, parameters, last } of items.values()) {
     if (!isVariant(last.value)) continue;
@@ -672,15 +642,10 @@ function filledIn({ items, selection }: View): ReadonlySet<SelectionEntry> {
     }
   }
   return filled;
-}
-
-const readReferences = new WeakMap<ReadonlyMap<string, { readonly variant: Value }>, References>();
+});
 
 /** What an overlay or deferred removals refer to, read once: each removal of another type asks. */
-export function referencesOfAll(all: ReadonlyMap<string, { readonly variant: Value }>): References {
-  return getOrMake(
-    readReferences,
-    all,
-    () => new Set(all.values().flatMap(({ variant }) => (isVariant(variant) ? referencesOf(variant) : none))),
-  );
-}
+export const referencesOfAll = onceFor(
+  (all: ReadonlyMap<string, { readonly variant: Value }>): References =>
+    new Set(all.values().flatMap(({ variant }) => (isVariant(variant) ? referencesOf(variant) : none))),
+);

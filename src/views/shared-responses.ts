@@ -1,3 +1,4 @@
+import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding, ResendItems, Response } from '../model/subscription.ts';
 import type { Item } from './item.ts';
@@ -81,8 +82,19 @@ export interface RetainedResource {
   readonly deferredAt?: number;
   /** It was sent as a heartbeat: the client had accepted the content before. */
   readonly isHeartbeat?: true;
-  /** Whether the client has it is not known. */
+  /**
+   * Whether the client has it is not known: it was sent, unsubscribed and subscribed again before the client has answered,
+   * or rejected. So it is sent again if it is there, and removed if not. In SotW so is all that was unknown meanwhile.
+   */
   readonly mayBeDropped?: true;
+}
+
+/** What is made once of the head of a view, when a client asks, for all of them. */
+export function onceAtHead<Of extends { readonly atHead: object }, Value>(
+  make: (view: Of) => Value,
+): (view: Of) => Value {
+  const known = new WeakMap<object, Value>();
+  return (view) => getOrMake(known, view.atHead, () => make(view));
 }
 
 /**

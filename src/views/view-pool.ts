@@ -17,18 +17,16 @@ export interface ViewsOptions extends InterestRegistryOptions {
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
   readonly lookedUp: (type: TypeUrl, hits: number, misses: number) => void;
-  readonly answered: (type: TypeUrl, answer: Answer) => void;
+  /**
+   * What a stream says to an update, that arrived then by `Clock.monotonic()`. `isRepeated`: it has answered another response
+   * with this update before.
+   */
+  readonly answered: (
+    type: TypeUrl,
+    answer: { readonly receivedAt: number; readonly isAccepted: boolean; readonly isRepeated: boolean },
+  ) => void;
   /** Undefined: nothing is traced. */
   readonly traces?: UpdateTraces | undefined;
-}
-
-/** What a stream says to an update. */
-export interface Answer {
-  /** When the update arrived, by `Clock.monotonic()`. */
-  readonly receivedAt: number;
-  readonly isAccepted: boolean;
-  /** The stream has answered another response with this update before. */
-  readonly isRepeated: boolean;
 }
 
 /** The views of one type. */
@@ -49,7 +47,7 @@ export class ViewPool {
     this.#registry = registry;
   }
 
-  answered(answer: Answer): void {
+  answered(answer: Parameters<ViewsOptions['answered']>[1]): void {
     this.options.answered(this.#type, answer);
     this.options.traces?.answered(answer.receivedAt, answer.isAccepted);
   }
@@ -164,12 +162,9 @@ export class ViewPool {
 const keyOf = (selection: Selection, access: Access): string =>
   `${selection.hash} ${selection.size} ${access.key}`;
 
-/** What a commit means to one view. */
-export interface Affected {
-  readonly names: ResourceName[];
-  /** One of its wildcards or globs has been answered. */
-  collectionResolved: boolean;
-}
+/** What a commit means to one view. `collectionResolved`: one of its wildcards or globs has been answered. */
+const untouched = () => ({ names: new Array<ResourceName>(), collectionResolved: false });
+export type Affected = ReturnType<typeof untouched>;
 
 /** The views of one type, found by what they watch: a change costs work only where it can be seen. */
 export class Watchers {
@@ -225,5 +220,4 @@ function touch(views: Map<View, Affected>, sets: Iterable<Iterable<View>>, name:
   }
 }
 
-const entry = (views: Map<View, Affected>, view: View): Affected =>
-  getOrMake(views, view, () => ({ names: [], collectionResolved: false }));
+const entry = (views: Map<View, Affected>, view: View): Affected => getOrMake(views, view, untouched);

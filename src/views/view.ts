@@ -29,7 +29,7 @@ import {
   valueAt,
 } from './item.ts';
 import { Payment } from './payment.ts';
-import { type RetainedResource, SharedResponses } from './shared-responses.ts';
+import { onceAtHead, type RetainedResource, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
 const maxScannedForms = 8;
@@ -71,10 +71,6 @@ export class View {
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
   readonly shared = new SharedResponses();
-  /** Made once for all clients at the same position, when one of them asks. */
-  readonly #referencesAt = new Map<number, References>();
-  readonly #referencesSince = new Map<number, References>();
-  readonly #removedSince = new Map<number, readonly RetainedResource[]>();
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
@@ -288,9 +284,6 @@ export class View {
     this.headAt = commit.receivedAt;
     if (commit.version !== undefined) this.version = commit.version;
     this.shared.clear();
-    this.#referencesAt.clear();
-    this.#referencesSince.clear();
-    this.#removedSince.clear();
     this.atHead = {};
     if (this.#changeLog.isLong(this.#own.size)) this.#prune();
     this.#payment.renew(this.#members);
@@ -381,7 +374,7 @@ export class View {
 
   /** What the resources at a revision refer to: that of the head, or of a subscriber. */
   referencesAt(revision: number): References {
-    return getOrMake(this.#referencesAt, revision, () => {
+    return getOrMake(referencesAt(this), revision, () => {
       const all = new Set<Reference>();
       for (const item of this.items.values()) {
         const value = valueAt(item, revision);
@@ -393,7 +386,7 @@ export class View {
 
   /** What the changes since a revision refer to, unless what they replace did. */
   referencesSince(revision: number): References {
-    return getOrMake(this.#referencesSince, revision, () => {
+    return getOrMake(referencesSince(this), revision, () => {
       const added = new Set<Reference>();
       for (const item of this.changedSince(revision)) {
         const now = item.last.value;
@@ -408,7 +401,7 @@ export class View {
 
   /** What a client at this revision has and the head does not show any more. */
   removedSince(revision: number): readonly RetainedResource[] {
-    return getOrMake(this.#removedSince, revision, () => {
+    return getOrMake(removedSince(this), revision, () => {
       const removed: RetainedResource[] = [];
       for (const item of this.changedSince(revision)) {
         const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
@@ -660,6 +653,11 @@ export class View {
     return !item.named && item.last.value === 'absent' && this.resourceErrors(item).length === 0;
   }
 }
+
+/** By the revisions of clients. */
+const referencesAt = onceAtHead(() => new Map<number, References>());
+const referencesSince = onceAtHead(() => new Map<number, References>());
+const removedSince = onceAtHead(() => new Map<number, readonly RetainedResource[]>());
 
 /** Of a plain name the id of an entry has no parameters. */
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>

@@ -96,9 +96,9 @@ const wakesPerClockRead = 16;
 /** Wakes the subscribers of changed views, a slice at a time: other events get their turn in between. */
 export class FanOut {
   readonly #defer: (run: () => void) => void;
-  /** Changed views that wait, and for the first of them, whose turn it is. */
+  /** Changed views that wait, and the subscribers of the one whose turn it is, and of those. */
   readonly #waiting = new Set<View>();
-  #current: Iterator<ViewSubscriber> | undefined;
+  #subscribers: Iterator<ViewSubscriber> | undefined;
   #scheduled = false;
 
   constructor(defer: (run: () => void) => void) {
@@ -123,28 +123,26 @@ export class FanOut {
     const end = performance.now() + sliceMs;
     try {
       for (let count = 1; ; count++) {
-        const subscriber = this.#next();
-        if (subscriber === undefined) return;
-        subscriber.wake();
+        this.#subscribers ??= this.#all();
+        const next = this.#subscribers.next();
+        if (next.done === true) {
+          this.#subscribers = undefined;
+          return;
+        }
+        next.value.wake();
         if (count % wakesPerClockRead === 0 && performance.now() > end) break;
       }
     } finally {
       // Whatever one of them did: the others must hear of the change.
-      if (this.#current !== undefined || this.#waiting.size > 0) this.#schedule();
+      if (this.#subscribers !== undefined) this.#schedule();
     }
   }
 
-  #next(): ViewSubscriber | undefined {
-    for (;;) {
-      if (this.#current === undefined) {
-        const [view] = this.#waiting;
-        if (view === undefined) return undefined;
-        this.#waiting.delete(view);
-        this.#current = view.subscribers.values();
-      }
-      const next = this.#current.next();
-      if (next.done !== true) return next.value;
-      this.#current = undefined;
+  /** Those of views that are added meanwhile, too. */
+  *#all(): Generator<ViewSubscriber, undefined> {
+    for (const view of this.#waiting) {
+      this.#waiting.delete(view);
+      yield* view.subscribers;
     }
   }
 }

@@ -1,10 +1,9 @@
 import { type Charged, charged } from '../model/brand.ts';
-import { type Clock, Sweep } from '../model/clock.ts';
+import { type Clock, Rate, Sweep, type Timer } from '../model/clock.ts';
 import { countIn } from '../model/maps.ts';
-import { Rate } from '../model/rate.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { identityKey, type PeerNames, peerKey } from './peer-identity.ts';
+import { identityKey, type PeerNames, peerKey } from './peer.ts';
 
 /** What one peer may use, and all of them together. */
 export interface AccountBounds {
@@ -20,12 +19,6 @@ export interface AccountBounds {
 
 /** Of what a peer may have only so many at once: connections, streams, and kinds of calls. */
 export type Place = string;
-
-/** What waits for its peer's turn. */
-export interface Waiting {
-  /** False: it has run. */
-  cancel(): boolean;
-}
 
 /** A peer works for so long before others get their turn, in milliseconds: alone, beside others, and over its rate. */
 const turnMs = { alone: 20, usual: 4, short: 1 };
@@ -45,7 +38,7 @@ const mostArriving = 40_000;
 const sweepMs = 10_000;
 
 /**
- * One account for each peer, which every listener charges: its verified identity, else its address (peer-identity.ts).
+ * One account for each peer, which every listener charges: its verified identity, else its address (peer.ts).
  * What many share is charged to nobody.
  */
 export class Accounts {
@@ -371,7 +364,7 @@ export class Account implements Payer {
   }
 
   /** Runs it in one of the next turns. For what another bound has admitted, as limits.max_streams does. */
-  wait(run: () => void): Waiting {
+  wait(run: () => void): Timer {
     this.#waiting.add(run);
     this.#waitedAt = this.#clock.monotonic();
     this.#accounts.queued(this);
@@ -379,19 +372,18 @@ export class Account implements Payer {
   }
 
   /** The same for what has just arrived, which nothing else bounds. Undefined: too much waits already. */
-  waitOnArrival(run: () => void): Waiting | undefined {
+  waitOnArrival(run: () => void): Timer | undefined {
     const placesLeft = mostArriving - this.#accounts.arriving;
     if (placesLeft <= 0 || (!this.exempt && this.#arriving >= placesLeft)) return undefined;
     this.#arrived(1);
-    const waiting = this.wait(() => {
+    const arrived = (): void => {
       this.#arrived(-1);
       run();
-    });
+    };
+    this.wait(arrived);
     return {
       cancel: () => {
-        const waited = waiting.cancel();
-        if (waited) this.#arrived(-1);
-        return waited;
+        if (this.#waiting.delete(arrived)) this.#arrived(-1);
       },
     };
   }
@@ -405,7 +397,7 @@ export class Account implements Payer {
    * Reads on in one of the next turns. What that brings is not known before it is there, so it is taken to be as much as
    * the last time, and a millisecond of work at least.
    */
-  readLater(read: () => void): Waiting {
+  readLater(read: () => void): Timer {
     this.#unread.add(read);
     this.#waitedAt = this.#clock.monotonic();
     this.#accounts.queued(this);

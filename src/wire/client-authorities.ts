@@ -29,9 +29,7 @@ export class ClientAuthorities {
   readonly #seen: Intermediates;
   /** The revision of `#seen` that the tables are of. */
   #revision = 0;
-  /** Of intermediates, by fingerprint: whether they are vouched for. */
-  readonly #known = new Map<string, boolean>();
-  /** Of issuers, by fingerprint: until when they and their issuers are valid; undefined while that is worked out. */
+  /** Of issuers that lead to a root, by fingerprint: until when they and theirs are valid; undefined while that is worked out. */
   readonly #ends = new Map<string, number | undefined>();
   /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
   readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });
@@ -63,10 +61,13 @@ export class ClientAuthorities {
     const { fingerprint256 } = certificate;
     const known = this.#clients.get(fingerprint256);
     if (known?.knowsIssuers === true) return known;
-    // First, as the intermediates count for the time. By signatures: another issuer may have the name of one that is known.
-    if (!this.vouchFor(certificate)) this.remember(issuers());
-    this.#lookAnew();
-    const validUntil = this.#validUntil(certificate, 0);
+    let validUntil = this.#validUntil(certificate, 0);
+    if (validUntil === undefined) {
+      // First, as the intermediates count for the time.
+      this.remember(issuers());
+      this.#lookAnew();
+      validUntil = this.#validUntil(certificate, 0);
+    }
     const client = {
       names: parseSubjectAltNames(certificate.subjectAltName ?? ''),
       validUntil: validUntil ?? certificate.validToDate.getTime(),
@@ -88,17 +89,18 @@ export class ClientAuthorities {
   }
 
   /**
-   * Until when the certificate and what issued it are valid; undefined: not all issuers are known. By the issuers' names
-   * alone: the signatures were verified. Of several with one name, as while one is replaced, the one that lasts longest
-   * counts.
+   * Until when the certificate and what issued it are valid, up to a root; undefined: no way that is known leads to one. By
+   * signatures: another issuer may have the name of one that is known. Of several ways, as while an issuer is replaced, the
+   * one that lasts longest counts.
    */
   #validUntil(certificate: X509Certificate, depth: number): number | undefined {
-    if (depth >= maxChainLength) return undefined;
     const own = certificate.validToDate.getTime();
     if (this.#roots.some((root) => isSame(root, certificate))) return own;
+    if (depth > maxChainLength) return undefined;
     let issuers: number | undefined;
     for (const issuer of [...this.#own, ...this.#seen.values()]) {
-      const until = certificate.checkIssued(issuer) ? this.#until(issuer, depth) : undefined;
+      const mayIssue = issuer.ca || this.#roots.includes(issuer);
+      const until = mayIssue && isIssued(certificate, issuer) ? this.#until(issuer, depth) : undefined;
       if (until !== undefined) issuers = Math.max(issuers ?? 0, until);
     }
     return issuers === undefined ? undefined : Math.min(own, issuers);
@@ -123,36 +125,13 @@ export class ClientAuthorities {
 
   #forget(): void {
     this.#revision = this.#seen.revision;
-    this.#known.clear();
     this.#ends.clear();
     this.#clients.clear();
   }
 
   vouchFor(certificate: X509Certificate): boolean {
     this.#lookAnew();
-    return this.#vouchFor(certificate, 0);
-  }
-
-  #vouchFor(certificate: X509Certificate, depth: number): boolean {
-    const trusted = this.#roots.some((root) => isSame(root, certificate) || isIssued(certificate, root));
-    if (trusted || depth >= maxChainLength) return trusted;
-    return (
-      this.#own.some((issuer) => this.#chains(certificate, issuer, depth)) ||
-      this.#seen.values().some((issuer) => this.#chains(certificate, issuer, depth))
-    );
-  }
-
-  /** By way of this intermediate. */
-  #chains(certificate: X509Certificate, issuer: X509Certificate, depth: number): boolean {
-    if (!issuer.ca || !isIssued(certificate, issuer)) return false;
-    const { fingerprint256 } = issuer;
-    const known = this.#known.get(fingerprint256);
-    if (known !== undefined) return known;
-    // False while its own chain is followed: two certificates that have issued each other lead to no root.
-    this.#known.set(fingerprint256, false);
-    const vouched = this.#vouchFor(issuer, depth + 1);
-    this.#known.set(fingerprint256, vouched);
-    return vouched;
+    return this.#validUntil(certificate, 0) !== undefined;
   }
 }
 

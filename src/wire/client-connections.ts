@@ -3,10 +3,9 @@ import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import { type Clock, Sweep, type Timer } from '../model/clock.ts';
-import { systemRandom } from '../model/random.ts';
-import { type Account, type Accounts, boundlessAccounts, type Waiting } from './accounts.ts';
+import { shuffled, systemRandom } from '../model/random.ts';
+import { type Account, type Accounts, boundlessAccounts } from './accounts.ts';
 import { type CertifiedClient, ClientAuthorities, maxChainLength } from './client-authorities.ts';
-import { drainShare, spread } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import {
   connectionWindow,
@@ -16,7 +15,15 @@ import {
   unixWindow,
 } from './http2-settings.ts';
 import { ignoreError } from './node-error.ts';
-import { addressOf, beneath, type ClientSession, isResumed, issuersOf, verifiedCertificate } from './peer.ts';
+import {
+  addressOf,
+  beneath,
+  type ClientSession,
+  isResumed,
+  issuersOf,
+  nobody,
+  verifiedCertificate,
+} from './peer.ts';
 import type { Peer, RefusedReason, ServerStream } from './server-stream.ts';
 import type { TlsMaterial } from './tls-material.ts';
 import type { TlsSessions } from './tls-sessions.ts';
@@ -272,11 +279,7 @@ export class ClientConnections {
     const unixPath = this.#unixPath;
     // Asked at once, as a socket that is closed has forgotten it. That is a system call.
     const address = unixPath ?? addressOf(socket);
-    const { uris: uriSans, dns: dnsSans } = nobody;
-    return {
-      address,
-      account: this.#accounts.of({ address, unix: unixPath !== undefined, uriSans, dnsSans }),
-    };
+    return { address, account: this.#accounts.of({ address, unix: unixPath !== undefined, ...nobody }) };
   }
 
   #arrivalOf(socket: Socket | undefined): Arrival {
@@ -436,7 +439,6 @@ export class ClientConnections {
  * so a region that comes back from one address at once is read as it comes.
  */
 const mostUnserved = 8;
-const nobody = { uris: [], dns: [] };
 
 /** For each name and value, beside its characters. With both a field costs what HTTP/2 counts for it. */
 const headerOverhead = 16;
@@ -475,7 +477,7 @@ export class ClientConnection implements Peer {
   #calls = 0;
   /** Requests that had to wait since it was read on. */
   #unserved = 0;
-  #reading: Waiting | undefined;
+  #reading: Timer | undefined;
   #isFull = false;
   /** At the last look its session had ended. */
   #wasOver = false;
@@ -494,9 +496,9 @@ export class ClientConnection implements Peer {
   ) {
     this.address = address;
     this.unix = unix;
-    const { uris, dns } = client?.names ?? nobody;
-    this.uriSans = uris;
-    this.dnsSans = dns;
+    const { uriSans, dnsSans } = client?.names ?? nobody;
+    this.uriSans = uriSans;
+    this.dnsSans = dnsSans;
     this.account = client === undefined ? accounts.again(account) : accounts.of(this);
     this.calls = calls;
     this.#socket = socket;
@@ -600,3 +602,42 @@ function callHandle(socket: Socket, method: 'readStart' | 'readStop'): void {
 
 const stopReading = (socket: Socket): void => callHandle(socket, 'readStop');
 const startReading = (socket: Socket): void => callHandle(socket, 'readStart');
+
+/** Of the time that streams have to end, this part. The rest is for the last trailers to arrive. */
+export const drainShare = 0.9;
+
+/** The rest is at least so long, in milliseconds: what is cut earlier has no status, and a client takes that for a fault. */
+export const leastForTrailersMs = 200;
+
+/** Milliseconds between two batches. */
+const step = 50;
+
+/**
+ * Ends streams in random order, evenly spread over `milliseconds`, so that a fleet does not reconnect to the other
+ * replicas in one instant. Streams that closed by themselves meanwhile are skipped by `end` doing nothing.
+ */
+export function spread<T>(
+  items: Iterable<T>,
+  milliseconds: number,
+  clock: Clock,
+  random: () => number,
+  end: (item: T) => void,
+): { cancel(): void } {
+  const waiting = shuffled(items, random);
+  const total = waiting.length;
+  const started = clock.monotonic();
+  let timer = clock.after(0, tick);
+
+  function tick(): void {
+    const elapsed = clock.monotonic() - started;
+    const due = elapsed >= milliseconds ? total : Math.ceil((total * elapsed) / milliseconds);
+    while (total - waiting.length < due) {
+      const item = waiting.pop();
+      if (item === undefined) return;
+      end(item);
+    }
+    if (waiting.length > 0) timer = clock.after(Math.min(step, milliseconds), tick);
+  }
+
+  return { cancel: () => timer.cancel() };
+}

@@ -1,13 +1,70 @@
-import type { Charged } from '../model/brand.ts';
-import type { Clock, Timer } from '../model/clock.ts';
+import type { Charged, TypeUrl } from '../model/brand.ts';
+import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { atOnce, type InTurns } from '../model/time-slices.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { faulty, heldBytes, noFirstRequest, noNode, type Refusal, stalled } from './refusal.ts';
+import { faulty, heldBytes, noFirstRequest, noNode, noPlace, type Refusal, stalled } from './refusal.ts';
 import { LastNode } from './requests.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
 
 /** How often silent and stalled clients are looked for, in milliseconds. */
 export const overdueCheckMs = 1000;
+
+/** Who may open a stream of whatever kind, and how many of all kinds there may be. */
+export interface StreamPlaces {
+  /** Why this peer is answered nothing of a type, whatever it asks; undefined: it is. Without a type: of any. */
+  denial(peer: Peer, type: TypeUrl | undefined): Refusal | undefined;
+  /** Why no stream of this peer is taken now; undefined: it is. `type`: undefined on ADS, and for load reports. */
+  refusal(peer: Peer, type: TypeUrl | undefined): Refusal | undefined;
+  streamOpened(peer: Peer): void;
+  streamClosed(peer: Peer): void;
+}
+
+/** The open streams of one kind by their ids, the oldest first. Each takes a place for so long. */
+export class OpenStreams<Stream extends ClientStream<unknown>> extends Map<string, Stream> {
+  readonly places: StreamPlaces | undefined;
+  readonly #prefix: string;
+  readonly #overdue: Sweep;
+  #lastId = 0;
+
+  /** `limits`: see `failIfOverdue`. `places` undefined: nothing bounds them. `prefix`: before the numbers that are the ids. */
+  constructor(
+    clock: Clock,
+    limits: () => Parameters<Stream['failIfOverdue']>[0],
+    places: StreamPlaces | undefined,
+    prefix = '',
+  ) {
+    super();
+    this.places = places;
+    this.#prefix = prefix;
+    this.#overdue = new Sweep(clock, overdueCheckMs, () => {
+      const times = limits();
+      for (const stream of this.values()) stream.failIfOverdue(times);
+      return this.size > 0;
+    });
+  }
+
+  take(transport: ServerStream, make: (id: string) => Stream): Stream {
+    const id = `${this.#prefix}${++this.#lastId}`;
+    const stream = make(id);
+    this.set(id, stream);
+    this.places?.streamOpened(transport.peer);
+    this.#overdue.start();
+    transport.handle(stream);
+    return stream;
+  }
+
+  /** It is over. */
+  override delete(id: string): boolean {
+    const stream = this.get(id);
+    if (stream !== undefined) this.places?.streamClosed(stream.peer);
+    return super.delete(id);
+  }
+
+  /** Ends the newest: they took more than there are places. */
+  keepOldest(count: number): void {
+    for (const stream of [...this.values()].slice(count)) stream.failFor(noPlace);
+  }
+}
 
 /**
  * A stream of one client, whatever it asks: who it is by its node, and how long it may take. A large request is handled
@@ -15,6 +72,8 @@ export const overdueCheckMs = 1000;
  * client meanwhile.
  */
 export abstract class ClientStream<Client> implements StreamHandler {
+  /** Among those of its kind. */
+  readonly id: string;
   readonly transport: ServerStream;
   /** Undefined: it has not said yet who it is. Its class alone sets it. */
   client: Client | undefined;
@@ -25,6 +84,8 @@ export abstract class ClientStream<Client> implements StreamHandler {
   readonly #node = new LastNode();
   /** Since when a write waits for the client, which has read nothing since, by the clock; undefined: none does. */
   #blockedSince: number | undefined;
+  /** Bytes that only this client gets and that it has not read. */
+  #unread = 0;
   /** Nothing is read before that. */
   #paused: Timer | undefined;
   /** What is left of a large request. */
@@ -33,7 +94,8 @@ export abstract class ClientStream<Client> implements StreamHandler {
   #heldBytes = 0;
   #isRunning = false;
 
-  constructor(transport: ServerStream, clock: Clock) {
+  constructor(id: string, transport: ServerStream, clock: Clock) {
+    this.id = id;
     this.transport = transport;
     this.#clock = clock;
     this.#openedAt = clock.monotonic();
@@ -63,6 +125,7 @@ export abstract class ClientStream<Client> implements StreamHandler {
 
   drained(): void {
     this.#blockedSince = undefined;
+    this.keepUnread(0);
   }
 
   progressed(): void {
@@ -77,6 +140,14 @@ export abstract class ClientStream<Client> implements StreamHandler {
   closed(): void {
     this.isOver = true;
     this.#paused?.cancel();
+    this.keepUnread(0);
+  }
+
+  /** So much of what only this client gets has not been read yet. */
+  protected keepUnread(bytes: number): void {
+    if (bytes === this.#unread) return;
+    this.peer.account.keeps(bytes - this.#unread);
+    this.#unread = bytes;
   }
 
   end(status: GrpcStatus): void {
@@ -92,7 +163,10 @@ export abstract class ClientStream<Client> implements StreamHandler {
   }
 
   /** Ends it if its client has not asked for anything yet, or has not read, for so many milliseconds. */
-  failIfOverdue(firstRequestMs: number, stalledMs: number): void {
+  failIfOverdue({
+    firstRequestMilliseconds: firstRequestMs,
+    stalledMilliseconds: stalledMs,
+  }: Readonly<Record<'firstRequestMilliseconds' | 'stalledMilliseconds', number>>): void {
     const now = this.#clock.monotonic();
     const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
     if (this.client === undefined && ready >= firstRequestMs)

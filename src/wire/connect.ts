@@ -22,18 +22,18 @@ import {
 import { type Clock, Sweep } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import { DRAINING } from './drain.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
 import { pathOf } from './http-server.ts';
+import { draining } from './refusal.ts';
 import type { Peer } from './server-stream.ts';
 
 /** Calls that are counted together. One object for each kind. */
 export interface CallKind {
   /** For messages: "health watches". */
   readonly name: string;
-  /** Open at once, of all peers and of one (wire/peer-identity.ts). */
+  /** Open at once, of all peers and of one (wire/peer.ts). */
   readonly max: number;
   readonly maxPerPeer: number;
   /** What happens to one too many: it is refused, or the oldest of the peer with most ends so that it can be answered. */
@@ -306,7 +306,7 @@ export class ConnectPaths {
     this.#isShutDown = true;
     // For its headers a ConnectError has Node load fetch: a relay that ends has no use for that.
     if (this.#calls.values().every(({ size }) => size === 0)) return;
-    this.#shutDown.abort(new ConnectError(DRAINING.message, Code.Unavailable));
+    this.#shutDown.abort(new ConnectError(draining.status.message, Code.Unavailable));
   }
 
   #start(
@@ -318,7 +318,7 @@ export class ConnectPaths {
   ): void {
     if (call.ended || stream.destroyed || stream.closed) return;
     if (this.#isShutDown) {
-      call.end(DRAINING);
+      call.end(draining.status);
       return;
     }
     // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.

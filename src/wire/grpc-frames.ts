@@ -1,5 +1,5 @@
-import { BodyPieces, tooSmallMessage } from './body-pieces.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
+import { BodyPieces, tooSmallMessage } from './half-sent.ts';
 
 /** A gRPC message on the wire: a compressed flag, the length in 4 bytes big-endian, the message. */
 export const prefixLength = 5;

@@ -1,4 +1,6 @@
+import type { Readable } from 'node:stream';
 import { type Clock, Sweep } from '../model/clock.ts';
+import type { Account } from './accounts.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { FaultReason, Peer } from './server-stream.ts';
 
@@ -83,4 +85,169 @@ export class HalfSent {
     }
     return this.#messages.size > 0;
   }
+}
+
+/**
+ * A piece costs Node so long before we see it, in milliseconds: measured with pieces of one byte. The account of its
+ * sender is charged with that, as nothing else would be for a body that never ends.
+ */
+export const pieceMs = 0.002;
+
+/** Bodies come in frames and segments of kilobytes. Pieces of a few bytes each cost a thousand times as much. */
+const leastPieceBytes = 64;
+/** So many may be of any size. */
+const freePieces = 10_000;
+const firstRoom = 4096;
+/** What a client sends after it was refused is thrown away, so that it reads the answer; but not without end. */
+export const mostDiscarded = 16 << 20;
+
+export const tooSmallMessage = `it comes in pieces of less than ${leastPieceBytes} bytes: send it in fewer pieces`;
+
+/** A body as it arrives. What it holds is one buffer: a Buffer for each piece takes hundreds of bytes more than it has. */
+export class BodyPieces {
+  #room: Buffer;
+  #bytes = 0;
+  #pieces = 0;
+
+  /** `room`: where it may begin. */
+  constructor(room: Buffer = none) {
+    this.#room = room;
+  }
+
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** Bytes of memory that are held for what has come. */
+  get held(): number {
+    return this.#room.length;
+  }
+
+  get room(): Buffer {
+    return this.#room;
+  }
+
+  /** Nobody sends so many pieces for so few bytes who does not mean to cost much. */
+  get areTooSmall(): boolean {
+    return this.#pieces > freePieces + this.#bytes / leastPieceBytes;
+  }
+
+  /** It is thrown away, and will be for too long. */
+  get areTooMany(): boolean {
+    return this.#bytes > mostDiscarded || this.areTooSmall;
+  }
+
+  /** All that has come. */
+  get whole(): Buffer {
+    return this.#room.subarray(0, this.#bytes);
+  }
+
+  /** `most`: so long the body may be. A piece that is all of it is kept as it is. */
+  add(piece: Buffer, most: number): void {
+    const start = this.#bytes;
+    this.skip(piece);
+    if (piece.length === most) {
+      this.#room = piece;
+      return;
+    }
+    if (this.#room === none || this.#bytes > this.#room.length) {
+      const room = Math.max(this.#bytes, Math.min(most, Math.max(2 * this.#bytes, firstRoom)));
+      const grown = Buffer.allocUnsafeSlow(room);
+      this.#room.copy(grown, 0, 0, start);
+      this.#room = grown;
+    }
+    piece.copy(this.#room, start);
+  }
+
+  /** It is counted, and not kept. */
+  skip(piece: Buffer): void {
+    this.#pieces++;
+    this.#bytes += piece.length;
+  }
+
+  take(): Buffer {
+    const { whole } = this;
+    this.drop();
+    return whole;
+  }
+
+  drop(): void {
+    this.#room = none;
+  }
+}
+
+const none = Buffer.alloc(0);
+
+/** What each piece takes beside its bytes, a Buffer and a place in Node's list: measured. */
+const pieceBytes = 128;
+
+/** How many streams have unread pieces of what was read from a socket at once. */
+const streamsWith = new WeakMap<ArrayBufferLike, number>();
+
+/**
+ * What Node keeps of a stream that is not read. A piece of one byte keeps all that was read from the socket with it, up to
+ * 64 KB, as it is a part of that: so that is what its peer holds, and once, however many streams have parts of it.
+ */
+export class UnreadPieces {
+  readonly #stream: Readable;
+  readonly #account: Account;
+  /** So many of the pieces were looked at; and of what they are parts. */
+  #seen = 0;
+  readonly #reads: ArrayBufferLike[] = [];
+  /** What is charged beside those. */
+  #bytes = 0;
+
+  constructor(stream: Readable, account: Account) {
+    this.#stream = stream;
+    this.#account = account;
+  }
+
+  /**
+   * Charges what has come since the last look. `beside`: bytes that are kept for the stream elsewhere. A text says that its
+   * peer holds too much.
+   */
+  look(beside: number): string | undefined {
+    const pieces = piecesOf(this.#stream);
+    const come = pieces?.slice(this.#seen) ?? [];
+    this.#seen += come.length;
+    let more = come.reduce<number>((sum, piece) => sum + this.#keep(piece), 0);
+    // To receive them costs as much as to read them, and nobody may ever do that.
+    if (come.length > 0) this.#account.spent(pieceMs * come.length);
+    const bytes = beside + (pieces === undefined ? this.#stream.readableLength : pieceBytes * pieces.length);
+    more += bytes - this.#bytes;
+    this.#bytes = bytes;
+    this.#account.keeps(more);
+    return more > 0 ? this.#account.excess : undefined;
+  }
+
+  /** It is read again, or has ended. */
+  release(): void {
+    let bytes = this.#bytes;
+    for (const read of this.#reads) {
+      const others = (streamsWith.get(read) ?? 1) - 1;
+      streamsWith.set(read, others);
+      if (others === 0) bytes += read.byteLength;
+    }
+    this.#account.keeps(-bytes);
+  }
+
+  /** Bytes that are kept by this piece, and were not before. */
+  #keep(piece: unknown): number {
+    if (!Buffer.isBuffer(piece)) return 0;
+    const { buffer } = piece;
+    // What came together follows one another.
+    if (buffer === this.#reads.at(-1)) return 0;
+    this.#reads.push(buffer);
+    const others = streamsWith.get(buffer) ?? 0;
+    streamsWith.set(buffer, others + 1);
+    return others === 0 ? buffer.byteLength : 0;
+  }
+}
+
+/** They are not documented: where they are missing, a stream keeps the bytes that can be read. */
+function piecesOf(stream: Readable): readonly unknown[] | undefined {
+  const state: unknown = Reflect.get(stream, '_readableState');
+  const pieces: unknown =
+    typeof state === 'object' && state !== null ? Reflect.get(state, 'buffer') : undefined;
+  return Array.isArray(pieces) ? pieces : undefined;
 }

@@ -6,24 +6,28 @@ import {
   type ServerHttp2Stream,
 } from 'node:http2';
 import type { Socket } from 'node:net';
-import { Sweep } from '../model/clock.ts';
+import { Sweep, type Timer } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
 import type { Result } from '../model/result.ts';
-import { tooMuchWaits, type Waiting } from './accounts.ts';
+import { tooMuchWaits } from './accounts.ts';
 import type { Address } from './address.ts';
-import { pieceMs } from './body-pieces.ts';
-import { type ClientConnection, headerBytes, type ListenerOptions } from './client-connections.ts';
+import {
+  type ClientConnection,
+  drainShare,
+  headerBytes,
+  type ListenerOptions,
+  spread,
+} from './client-connections.ts';
 import type { ConnectPaths } from './connect.ts';
-import { DRAINING, drainShare, spread } from './drain.ts';
 import { Deframer, type MessageSink } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse, refuseUnknown } from './grpc-requests.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import type { Gatherer } from './half-sent.ts';
+import { type Gatherer, pieceMs, UnreadPieces } from './half-sent.ts';
 import { largestPiece, sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { explainError, ignoreError } from './node-error.ts';
+import { draining } from './refusal.ts';
 import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
-import { UnreadPieces } from './unread-pieces.ts';
 import { VIA_HEADER } from './via.ts';
 
 export interface GrpcServerOptions extends ListenerOptions {
@@ -110,7 +114,7 @@ export class GrpcServer extends Listener {
   protected override async end(milliseconds: number): Promise<void> {
     const { auxiliary, random = systemRandom } = this.#options;
     const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, (stream) =>
-      stream.end(DRAINING),
+      stream.end(draining.status),
     );
     if (this.#streams.size > 0)
       await new Promise<void>((resolve) => {
@@ -270,7 +274,7 @@ class Http2ServerStream implements ServerStream, MessageSink, Unread {
   #hearsAborts = false;
   /** Why nothing is read: the handler has paused, or the peer has to wait for its turn. */
   #paused = false;
-  #waiting: Waiting | undefined;
+  #waiting: Timer | undefined;
   #waitingSince = 0;
   /** Before that. */
   #waitedMilliseconds = 0;

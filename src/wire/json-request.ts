@@ -1,4 +1,4 @@
-import { getOrMake } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import type { WantedMetadata } from '../model/node-path.ts';
 import { assertNever, fail, ok, type Result } from '../model/result.ts';
 import { encode, type Field, message, nested, utf8, varint } from '../protobuf/field-writer.ts';
@@ -187,9 +187,9 @@ const makeShape = (wanted: WantedMetadata | undefined): Shape =>
     error_detail: part(6, status),
   });
 
-const shapes = new WeakMap<WantedMetadata, Shape>();
+const shapeOf = onceFor<WantedMetadata, Shape>(makeShape);
 const shapeOfAll = makeShape(undefined);
 
 /** The rules want the same of every request. */
 const requestShape = (wanted: WantedMetadata | undefined): Shape =>
-  wanted === undefined ? shapeOfAll : getOrMake(shapes, wanted, () => makeShape(wanted));
+  wanted === undefined ? shapeOfAll : shapeOf(wanted);

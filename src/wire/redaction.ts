@@ -7,7 +7,7 @@ import {
   toBinary,
 } from '@bufbuild/protobuf';
 import { type Any, AnySchema, anyPack, StructSchema } from '@bufbuild/protobuf/wkt';
-import { getOrMake } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import type { Pace } from '../model/time-slices.ts';
 import { headOf } from '../protobuf/field-writer.ts';
 import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
@@ -24,30 +24,23 @@ const keyMarker = Buffer.from('PRIVATE KEY-----');
 const typeUrlTag = bytesTag(1);
 const lengthDelimited = 2;
 
-const plans = new Map<DescMessage, Plan>();
-const known = new WeakMap<Uint8Array, Uint8Array>();
-
 /**
  * An encoded Any as operators may see it, whoever asks and however: without the fields that the API marks as sensitive
  * (udpa.annotations.sensitive: keys, passwords), at any depth, and without any other field that holds a private key as
  * PEM. All other bytes are as they came. What cannot be read is not shown at all.
  */
-export function redactedBody(body: Uint8Array): Uint8Array {
-  return getOrMake(known, body, redacted);
-}
-
-/** The same as JSON for people: fields as in the API. Undefined: it has more bytes than that. */
-export function redactedJson(body: Uint8Array, pace: Pace, maxBytes: number): Promise<string | undefined> {
-  return messageText(AnySchema, redactedBody(body), maxBytes, pace, { useProtoFieldName: true });
-}
-
-function redacted(body: Uint8Array): Uint8Array {
+export const redactedBody = onceFor((body: Uint8Array): Uint8Array => {
   try {
     const shown = redactAny(body, asBuffer(body).includes(keyMarker));
     return shown instanceof Pieces ? shown.joined() : shown;
   } catch {
     return toBinary(AnySchema, notShown());
   }
+});
+
+/** The same as JSON for people: fields as in the API. Undefined: it has more bytes than that. */
+export function redactedJson(body: Uint8Array, pace: Pace, maxBytes: number): Promise<string | undefined> {
+  return messageText(AnySchema, redactedBody(body), maxBytes, pace, { useProtoFieldName: true });
 }
 
 /** Bytes one behind the other. They are joined once: messages may be inside each other a hundred times, and large. */
@@ -121,12 +114,10 @@ function shownField(
   return new Pieces().add(headOf(reader.tag, shown.length)).add(shown);
 }
 
-function planOf(desc: DescMessage): Plan {
-  return getOrMake(plans, desc, () => {
-    const sensitive = envoyRegistry().getExtension('udpa.annotations.sensitive');
-    return desc.typeName === AnySchema.typeName ? 'any' : new Map(partsOf(desc, sensitive));
-  });
-}
+const planOf = onceFor((desc: DescMessage): Plan => {
+  const sensitive = envoyRegistry().getExtension('udpa.annotations.sensitive');
+  return desc.typeName === AnySchema.typeName ? 'any' : new Map(partsOf(desc, sensitive));
+});
 
 function* partsOf(desc: DescMessage, sensitive: DescExtension | undefined): Iterable<[number, Part]> {
   for (const field of desc.fields) {

@@ -1,5 +1,5 @@
 import { referenceFields } from '../gen/reference-fields.ts';
-import { getOrMake } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import { type Reference, type References, reference, type Variant } from '../model/resource.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 
@@ -16,14 +16,12 @@ const nothing: References = new Set();
 /** By message, as text until the first body has such a message. Of others nothing is kept: a control plane names them. */
 let tables: Map<string, string | Parts> | undefined;
 
-const known = new WeakMap<Uint8Array, References>();
-
 /** What a resource refers to, read once for all that have the same body. */
 export function referencesOf({ payload }: Pick<Variant, 'payload'>): References {
-  return payload === undefined ? nothing : getOrMake(known, payload.bytes, referencesIn);
+  return payload === undefined ? nothing : referencesIn(payload.bytes);
 }
 
-function referencesIn(any: Uint8Array): References {
+const referencesIn = onceFor((any: Uint8Array): References => {
   const found = new Set<Reference>();
   try {
     readAny(new MessageReader(any), found, 0);
@@ -31,7 +29,7 @@ function referencesIn(any: Uint8Array): References {
     // What was read of it before the fault counts.
   }
   return found.size === 0 ? nothing : found;
-}
+});
 
 function readAny(reader: MessageReader, found: Set<Reference>, depth: number): void {
   let type = '';

@@ -15,7 +15,7 @@ import {
   type ServerReflectionRequest,
   type ServerReflectionResponseSchema,
 } from '../gen/reflection_pb.ts';
-import { getOrMake } from '../model/maps.ts';
+import { lazily, onceFor } from '../model/maps.ts';
 import type { AuxiliaryService, CallKind } from './connect.ts';
 import { Code } from './grpc-status.ts';
 import { envoyRegistry } from './registry.ts';
@@ -44,17 +44,10 @@ type ReflectionAnswer = NonNullable<
 
 /**
  * gRPC server reflection. `services` are the full names that it lists now; their descriptors are looked up in the Envoy
- * API, loaded when somebody asks, and in `files`.
+ * API, loaded when somebody asks.
  */
-export function reflection(
-  services: () => readonly string[],
-  files: readonly DescFile[] = [],
-): AuxiliaryService {
-  let loaded: Descriptors | undefined;
-  const descriptors = (): Descriptors => {
-    loaded ??= new Descriptors([file_health, file_reflection, ...files]);
-    return loaded;
-  };
+export function reflection(services: () => readonly string[]): AuxiliaryService {
+  const descriptors = lazily(() => new Descriptors([file_health, file_reflection]));
   const implementation: ServiceImpl<typeof ServerReflection> = {
     async *serverReflectionInfo(requests) {
       /** Files that this client has: not sent again as somebody's dependency. */
@@ -108,7 +101,7 @@ function answer(
 }
 
 /** All together have less than a megabyte, and a call may ask for most of them. */
-const encodedFiles = new WeakMap<FileDescriptorProto, Uint8Array>();
+const encoded = onceFor((file: FileDescriptorProto) => toBinary(FileDescriptorProtoSchema, file));
 
 /** The file first, then what it imports. */
 function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string>): ReflectionAnswer {
@@ -116,9 +109,7 @@ function filesAnswer(file: DescFile | undefined, asked: string, sent: Set<string
   const fileDescriptorProto: Uint8Array[] = [];
   const collect = ({ proto, dependencies }: DescFile): void => {
     sent.add(proto.name);
-    fileDescriptorProto.push(
-      getOrMake(encodedFiles, proto, () => toBinary(FileDescriptorProtoSchema, proto)),
-    );
+    fileDescriptorProto.push(encoded(proto));
     for (const dependency of dependencies) if (!sent.has(dependency.proto.name)) collect(dependency);
   };
   collect(file);

@@ -1,4 +1,3 @@
-import { DRAINING } from './drain.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import type { FaultReason, Peer } from './server-stream.ts';
 
@@ -11,7 +10,11 @@ export interface Refusal {
   readonly logged?: string;
 }
 
-export const draining: Refusal = { reason: 'draining', status: DRAINING };
+/** Why a stream is ended or not taken while the process ends. */
+export const draining: Refusal = {
+  reason: 'draining',
+  status: { code: Code.UNAVAILABLE, message: 'draining: connect to another replica' },
+};
 
 /** `what`: a type, anything, or some of its names. */
 export const denied = (what: string): Refusal => ({
@@ -25,6 +28,9 @@ export const exhausted = (reason: string, message: string, logged?: string): Ref
   status: { code: Code.RESOURCE_EXHAUSTED, message },
   ...(logged !== undefined && { logged }),
 });
+
+/** Other processes took the last places at the same time. */
+export const noPlace = exhausted('streams', 'the maximum number of streams is open (limits.max_streams)');
 
 export const heldBytes = (message: string): Refusal => exhausted('held_bytes', message);
 

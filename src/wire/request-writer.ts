@@ -1,4 +1,4 @@
-import { getOrMake } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import { bytes, encode, encoded, type Field, nested, text, utf8 } from '../protobuf/field-writer.ts';
 import type { ErrorDetail, Locator } from './requests.ts';
 import { statusFields } from './responses.ts';
@@ -60,10 +60,7 @@ function encodeDelta(request: OutgoingDelta, node: Uint8Array): Buffer {
 }
 
 /** Every ACK repeats all names of its type: the same list is encoded once. */
-const encodedNames = new WeakMap<readonly string[], Uint8Array>();
-
-const namesOf = (names: readonly string[]): Uint8Array =>
-  getOrMake(encodedNames, names, () => encode(names.map((name) => utf8(3, name))));
+const namesOf = onceFor((names: readonly string[]) => encode(names.map((name) => utf8(3, name))));
 
 function locatorFields({ name, parameters }: Locator): Field[] {
   const fields: Field[] = [];

@@ -1,7 +1,7 @@
 import type { Charged } from '../model/brand.ts';
 import type { Account } from './accounts.ts';
 import type { GrpcStatus } from './grpc-status.ts';
-import type { PeerNames } from './peer-identity.ts';
+import type { PeerNames } from './peer.ts';
 
 /** Who is at the other end of a connection. Shared by all its streams. */
 export interface Peer extends PeerNames {

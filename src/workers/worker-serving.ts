@@ -115,7 +115,7 @@ function openDirectory(sockets: AsyncDisposableStack): Result<string> {
 /** Of other types something is always on its way, and nobody waits for it. */
 function hasDelivered({ relay, config }: Core, side: Side): boolean {
   const gated = new Set(config.rollout?.types);
-  for (const { client, types } of relay.server.streams()) {
+  for (const { client, types } of relay.server.values()) {
     if (client?.access.side !== side) continue;
     for (const { info, subscription } of types) {
       if (!gated.has(info.url) || subscription === undefined) continue;

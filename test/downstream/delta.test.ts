@@ -302,7 +302,7 @@ describe('delta server (protocol §4)', () => {
       client.send('eds', { resourceNamesUnsubscribe: ['a'] });
       expect(first.nonce).to.not.equal('');
       client.send('eds', { responseNonce: first.nonce, resourceNamesSubscribe: ['a'] });
-      const subscription = [...client.lab.relay.server.streams()][0]?.types[0]?.selection;
+      const subscription = [...client.lab.relay.server.values()][0]?.types[0]?.selection;
       expect([...(subscription?.entries.values() ?? [])].map(({ spelling }) => spelling)).to.deep.equal([
         'b',
         'c',
@@ -336,7 +336,7 @@ describe('delta server (protocol §4)', () => {
       const second = client.one();
       client.ack('eds', second);
       client.nack('eds', first);
-      const stream = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
+      const stream = [...relay.relay.server.values()][0]?.types[0]?.subscription?.responses;
       expect(stream?.lastNack?.message).to.equal('rejected');
       expect(client.received().map(told)).to.deep.include(['+b y']);
     });
@@ -349,7 +349,7 @@ describe('delta server (protocol §4)', () => {
         client.send('eds', { responseNonce, errorDetail: { code: 13, message: 'no' } });
       }
       expect(new Set(relay.events.slice(heard))).to.deep.equal(new Set(['request eds stale']));
-      const stream = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
+      const stream = [...relay.relay.server.values()][0]?.types[0]?.subscription?.responses;
       expect(stream?.state).to.equal('SYNCED');
       expect(stream?.lastNack).to.equal(undefined);
       client.nack('eds', first);
@@ -362,7 +362,7 @@ describe('delta server (protocol §4)', () => {
       const errorDetail = { code: 13, message: 'of before' };
       client.send('eds', { responseNonce: '7', errorDetail, resourceNamesSubscribe: ['a'] });
       expect(relay.events).to.deep.equal(['request eds subscribe']);
-      expect([...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses.lastNack).to.equal(
+      expect([...relay.relay.server.values()][0]?.types[0]?.subscription?.responses.lastNack).to.equal(
         undefined,
       );
       relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', 'x')] });
@@ -565,7 +565,7 @@ describe('delta server (protocol §4)', () => {
         relay.says({ type: vhds, puts: [put(vhds, 'r/h', 'x', { aliases: ['r/a', 'r/b'] })] });
         client.nack('vhds', client.one());
         expect(client.received().flatMap(told)).to.deep.equal([]);
-        const responses = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
+        const responses = [...relay.relay.server.values()][0]?.types[0]?.subscription?.responses;
         expect([...(responses?.rejections ?? [])].map(({ name }) => name)).to.deep.equal(['r/h']);
       }
     });
@@ -864,7 +864,7 @@ describe('delta server (protocol §4)', () => {
       const { client, first, lab: relay } = withNames(names, existing);
       client.nack('eds', first);
       client.send('eds', { resourceNamesUnsubscribe: left });
-      const responses = [...relay.relay.server.streams()][0]?.types[0]?.subscription?.responses;
+      const responses = [...relay.relay.server.values()][0]?.types[0]?.subscription?.responses;
       const looks = workOf(Cursor.prototype, ['sentOf'], () => expect(responses?.state).to.equal('ERROR'));
       expect(looks).to.be.below(10);
     });

@@ -146,7 +146,7 @@ describe('EDS after CDS (§10.1)', () => {
 
   it('§10.1 endpoints that the client does not hold are not sent again', () => {
     const { lab: relay, client } = envoy();
-    const [stream] = relay.relay.server.streams();
+    const [stream] = relay.relay.server.values();
     expect(stream?.types.map(({ info }) => info.short)).to.deep.equal(['cds', 'eds']);
     clusters(relay, plain('a', '1'), cluster('b', '1', 'svc'), plain('other', '1'));
     expect(told(client)).to.deep.equal(['cds a:1 b:1 other:1']);

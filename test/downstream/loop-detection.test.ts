@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { LoopDetection, newRelayId } from '../../src/downstream/loop-detection.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
+import { LoopDetection, newRelayId } from '../../src/wire/via.ts';
 import { testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 

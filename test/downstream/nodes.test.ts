@@ -57,7 +57,7 @@ describe('nodes (§3.1)', () => {
     bytes.fill(0xff);
     relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'x', '1')] });
     expect(resources(client.one())).to.deep.equal({ x: '1' });
-    const [stream] = relay.relay.server.streams();
+    const [stream] = relay.relay.server.values();
     expect([...(stream?.client?.derived(undefined).entries ?? [])]).to.deep.equal([['env', 'prod']]);
     expect(stream?.client?.nodeId).to.equal('envoy-1');
   });

@@ -856,7 +856,7 @@ describe('SotW server', () => {
       const relay = new InMemoryRelay();
       const { client, response } = wildcardClient(relay);
       client.nack('cds', response);
-      const [stream] = relay.relay.server.streams();
+      const [stream] = relay.relay.server.values();
       expect(stream?.types[0]?.subscription?.responses.state).to.equal('ERROR');
       expect(stream?.types[0]?.subscription?.responses.lastNack).to.include({
         code: 13,
@@ -872,7 +872,7 @@ describe('SotW server', () => {
       client.nack('cds', response);
       relay.full('cds', { a: '2' }, '2');
       client.ack('cds', client.one());
-      const [stream] = relay.relay.server.streams();
+      const [stream] = relay.relay.server.values();
       expect(stream?.types[0]?.subscription?.responses.state).to.equal('SYNCED');
       expect(stream?.types[0]?.subscription?.responses.lastNack?.message).to.equal('rejected');
     });

@@ -91,7 +91,7 @@ class Conversation {
 
   #states([name = '', short = '']: readonly string[]): string {
     const client = this.#named(name);
-    const stream = [...this.#lab.relay.server.streams()].find(({ transport }) => client.uses(transport));
+    const stream = [...this.#lab.relay.server.values()].find(({ transport }) => client.uses(transport));
     const subscription = stream?.types.find(({ info }) => info.short === short)?.subscription;
     const items = [...(subscription?.holdings() ?? [])].map((one) => `${one.name}:${one.state}`);
     return `= ${name} ${short} ${[subscription?.responses.state ?? 'NOT_SENT', ...items.toSorted()].join(' ')}`;

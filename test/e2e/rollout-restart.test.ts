@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
-import { contentHash } from '../../src/model/content-hash.ts';
+import { contentHash } from '../../src/model/payloads.ts';
 import { cases } from '../support/cases.ts';
 import { any, type } from '../support/in-memory-relay.ts';
 import { always, eventually } from './support/eventually.ts';

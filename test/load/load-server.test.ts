@@ -157,11 +157,15 @@ function setUp(
     ownIntervalMs: () => undefined,
     upstream: () => current,
     holdsBack: () => false,
-    events: {
-      opened() {},
-      closed: () => {
+    places: {
+      denial: () => undefined,
+      refusal: () => undefined,
+      streamOpened() {},
+      streamClosed: () => {
         closed++;
       },
+    },
+    events: {
       rejected: ({ reason }) => rejected.push(reason),
       sent: () => ({ inc() {} }),
       left() {},

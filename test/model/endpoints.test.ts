@@ -1,7 +1,7 @@
 import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
-import { assignmentType, endpointsIn } from '../../src/model/endpoints.ts';
+import { assignmentType, endpointsIn } from '../../src/model/cluster.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { jsonToBytes, messageName } from '../../src/wire/registry.ts';
 

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { Rate } from '../../src/model/rate.ts';
+import { Rate } from '../../src/model/clock.ts';
 
 describe('Rate', () => {
   it('lets a second’s worth pass at once, and then one at a time', () => {

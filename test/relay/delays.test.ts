@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { StreamLog, StreamMetrics } from '../../src/downstream/stream-metrics.ts';
+import { StreamMetrics } from '../../src/downstream/stream-metrics.ts';
 import { Conditions } from '../../src/observe/conditions.ts';
 import { createLog } from '../../src/observe/log.ts';
 import { LogLevels } from '../../src/observe/log-levels.ts';
@@ -25,15 +25,10 @@ class MeasuredRelay {
       ...options,
       measure: (clock) => {
         const log = createLog({ level: 'silent' });
-        const streamLog = new StreamLog(log, new LogLevels('silent'));
-        return new StreamMetrics({
-          metrics: this.metrics,
-          conditions: new Conditions(log),
-          clock,
-          log: streamLog,
-          traces: undefined,
-          touched: () => undefined,
-        });
+        const { metrics } = this;
+        const [conditions, logLevels] = [new Conditions(log), new LogLevels('silent')];
+        const observing = { metrics, conditions, log, logLevels, traces: undefined };
+        return new StreamMetrics(observing, clock, () => undefined);
       },
     });
   }

@@ -34,7 +34,7 @@ class Canary {
     this.#short = short;
     this.#lab = new InMemoryRelay({
       access: () => ALLOW_ALL.ofCanaries,
-      admission: {
+      streams: {
         changing: (stream) => {
           this.looks++;
           this.#fleet.changing(stream, waiting);
@@ -150,7 +150,7 @@ describe('the clients as a rollout sees them', () => {
     const ended: (CanaryStream | undefined)[] = [];
     const lab = new InMemoryRelay({
       access: () => ALLOW_ALL.ofCanaries,
-      admission: { closed: (stream) => void ended.push(fleet.canary(stream, waiting)) },
+      streams: { closed: (stream) => void ended.push(fleet.canary(stream, waiting)) },
     });
     const fleet = new RelayFleet(lab.relay, lab.clock, () => {});
     lab.relay.gate.gatedTypes(new Set([url('cds')]));

@@ -18,7 +18,7 @@ describe('of which upstreams a node has subscriptions', () => {
     };
     const upstreams = new SubscribedUpstreams({
       config: config.value,
-      relay: { server: { size: 20_000, streams } },
+      relay: { server: { size: 20_000, values: streams } },
     });
     const start = performance.now();
     for (let count = 0; performance.now() - start < 300; count++) upstreams.here(`node-${count}`);

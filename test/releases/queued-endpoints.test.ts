@@ -4,7 +4,7 @@ import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
 import type { Side } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
-import { endpointsIn } from '../../src/model/endpoints.ts';
+import { endpointsIn } from '../../src/model/cluster.ts';
 import { nameKey } from '../../src/model/holds.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';

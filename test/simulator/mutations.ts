@@ -53,8 +53,8 @@ export const mutations: readonly Wrong[] = [
     name: 'one subscriber of a changed view is not woken',
     rule: 4,
     file: 'src/views/views.ts',
-    right: '      subscriber.wake();',
-    wrong: '      if (count !== 2) subscriber.wake();',
+    right: '        next.value.wake();',
+    wrong: '        if (count !== 2) next.value.wake();',
   },
   {
     name: 'a restored wildcard is not known until upstream confirms it',

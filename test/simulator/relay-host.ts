@@ -603,8 +603,7 @@ class Running {
       controlPlane: plan.id,
       idleMilliseconds: plan.idleMilliseconds,
       maxCacheBytes: () => plan.maxCacheBytes,
-      admission: {
-        refuses: () => undefined,
+      streams: {
         opened: () => {},
         changing: (stream) => this.rollout?.changing(stream),
         closed: (stream) => this.rollout?.closed(stream),
@@ -744,7 +743,7 @@ class Running {
       clock,
       identify: (node, peer, stream) => {
         const client = contextOf(node, peer);
-        return client.ok ? ok(clientOf(client.value, String(stream))) : client;
+        return client.ok ? ok(clientOf(client.value, stream)) : client;
       },
       limits: () => ({
         maxLoadReportClusters: 10_000,
@@ -756,8 +755,6 @@ class Running {
       upstream: () => watched,
       holdsBack: () => this.relay.gate.pending.length > 0,
       events: {
-        opened: () => undefined,
-        closed: () => undefined,
         rejected: () => undefined,
         sent: () => ({ inc: () => undefined }),
         left: () => undefined,

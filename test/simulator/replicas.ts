@@ -180,7 +180,7 @@ class Replica implements Host {
       controlPlane: id,
       idleMilliseconds: 600_000,
       maxCacheBytes: () => 2 ** 30,
-      admission: { refuses: () => undefined, opened: nothing, changing: nothing, closed: nothing },
+      streams: { opened: nothing, changing: nothing, closed: nothing },
       defer,
       published: (commit) => this.#siblings.publish(commit),
       events: {
@@ -206,8 +206,6 @@ class Replica implements Host {
       relayId: id,
       events: streamEvents,
       limits: () => limits,
-      refuses: () => undefined,
-      admission: { streamOpened: nothing, streamClosed: nothing },
       defer,
     });
     const siblings = new Siblings(

@@ -337,7 +337,7 @@ export class SimulatedRollout {
     const { relay, history, clock } = this.#options;
     const known = history.sent.get(idOf(kindOf(type), name));
     if (known === undefined) return false;
-    return Iterator.from(relay.server.streams()).some(({ client }) => {
+    return Iterator.from(relay.server.values()).some(({ client }) => {
       const before = client && known.get(client.nodeId);
       // Of what has just come the rollout has not heard yet.
       return before?.classKey === client?.classKey && (before?.at ?? clock.now()) < clock.now() - heardMs;
@@ -524,7 +524,7 @@ export class SimulatedRollout {
   }
 
   #sideNow(node: string): Side | undefined {
-    const streams = Iterator.from(this.#options.relay.server.streams());
+    const streams = Iterator.from(this.#options.relay.server.values());
     return streams.find(({ client }) => client?.nodeId === node)?.client?.access.side;
   }
 

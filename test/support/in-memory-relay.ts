@@ -227,7 +227,7 @@ export interface InMemoryRelayOptions {
   /** What counts responses and ACKs, by the relay's clock. */
   readonly measure?: (clock: VirtualClock) => Pick<StreamMetrics, 'response' | 'acknowledged'>;
   /** What hears of streams. */
-  readonly admission?: Partial<RelayOptions['admission']>;
+  readonly streams?: Partial<RelayOptions['streams']>;
   readonly touched?: StreamEvents['touched'];
   readonly published?: RelayOptions['published'];
 }
@@ -281,12 +281,11 @@ export class InMemoryRelay {
       controlPlane: 'lab',
       idleMilliseconds: options.idleMilliseconds ?? 600_000,
       maxCacheBytes: () => options.maxCacheBytes ?? 2 ** 30,
-      admission: {
-        refuses: () => undefined,
+      streams: {
         opened: () => {},
         changing: () => {},
         closed: () => {},
-        ...options.admission,
+        ...options.streams,
       },
       published: options.published,
       defer: (run) => this.#deferred.push(run),

@@ -1,6 +1,6 @@
 import type { Clock } from '../../src/model/clock.ts';
 import { type AccountBounds, Accounts } from '../../src/wire/accounts.ts';
-import type { PeerNames } from '../../src/wire/peer-identity.ts';
+import type { PeerNames } from '../../src/wire/peer.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { VirtualClock } from './virtual-clock.ts';
 

@@ -1,7 +1,6 @@
 import { type ClientHttp2Session, connect as connectHttp2 } from 'node:http2';
 import { type ConnectionOptions, connect } from 'node:tls';
-import { hourOf } from '../../src/wire/ticket-keys.ts';
-import { TlsSessions } from '../../src/wire/tls-sessions.ts';
+import { hourOf, TlsSessions } from '../../src/wire/tls-sessions.ts';
 import type { Issued } from './certificates.ts';
 
 export const tlsVersions = ['TLSv1.2', 'TLSv1.3'] as const;

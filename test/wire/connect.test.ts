@@ -1,5 +1,5 @@
 import type { MessageInitShape } from '@bufbuild/protobuf';
-import { type DescFile, fromBinary } from '@bufbuild/protobuf';
+import { fromBinary } from '@bufbuild/protobuf';
 import { FileDescriptorProtoSchema } from '@bufbuild/protobuf/wkt';
 import { createClient } from '@connectrpc/connect';
 import { createConnectTransport, createGrpcTransport } from '@connectrpc/connect-node';
@@ -42,7 +42,7 @@ describe('cold services', () => {
   let served: string[];
   let server: GrpcServer;
 
-  async function start(files: readonly DescFile[] = []): Promise<void> {
+  async function start(): Promise<void> {
     readiness = new Switch();
     served = [ads];
     server = await serve({
@@ -56,7 +56,7 @@ describe('cold services', () => {
             () => readiness.serving(),
             (changed) => readiness.subscribe(changed),
           ),
-          reflection(() => served, files),
+          reflection(() => served),
         ],
         aliases: reflectionAliases,
         refused: () => undefined,

@@ -2,7 +2,7 @@ import { createConnection } from 'node:net';
 import { type Client, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import type { Clock } from '../../src/model/clock.ts';
-import { spread } from '../../src/wire/drain.ts';
+import { spread } from '../../src/wire/client-connections.ts';
 import { frameOf } from '../../src/wire/grpc-frames.ts';
 import type { ServerStream } from '../../src/wire/server-stream.ts';
 import { nextMessage, openCall, type RawCall, rawClient, statusOf } from '../support/grpc-calls.ts';

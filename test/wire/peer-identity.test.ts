@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type PeerNames, peerKey, verifiedIdentity } from '../../src/wire/peer-identity.ts';
+import { type PeerNames, peerKey, verifiedIdentity } from '../../src/wire/peer.ts';
 
 const peer = (differences: Partial<PeerNames>): PeerNames => ({
   address: '10.0.0.1:4711',

@@ -5,8 +5,7 @@ import { expect } from 'chai';
 import type { ListenerTls } from '../../src/wire/client-connections.ts';
 import type { GrpcServer } from '../../src/wire/http2-server.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
-import { hourOf } from '../../src/wire/ticket-keys.ts';
-import { TlsSessions } from '../../src/wire/tls-sessions.ts';
+import { hourOf, TlsSessions } from '../../src/wire/tls-sessions.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import {
   sharedSessions as sessionsAt,

@@ -1,8 +1,8 @@
 import { DatabaseSync, type SQLOutputValue, type StatementSync } from 'node:sqlite';
 import { crc32 } from 'node:zlib';
 import type { TypeUrl } from '../../model/brand.ts';
-import { contentDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
+import { contentDigest } from '../../model/payloads.ts';
 import { DiskProblem, type Row, type RowBatch, type RowKind } from './records.ts';
 
 /** How much goes from thread to thread at once. */

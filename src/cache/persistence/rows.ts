@@ -10,11 +10,10 @@ import {
 import type { Change, ChangedName, ChangedVariant, Content, RecordedChanges } from '../../model/change.ts';
 import type { Clock, WallTime } from '../../model/clock.ts';
 import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
-import { contentDigest, hashOfDigest } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
-import { deltaVersionOf } from '../../model/payloads.ts';
-import type { Payload, Ttl, Variant } from '../../model/resource.ts';
+import { contentDigest, deltaVersionOf, hashOfDigest } from '../../model/payloads.ts';
+import type { Payload, Variant } from '../../model/resource.ts';
 import { attempt, fail, type Result } from '../../model/result.ts';
 import type { HeldVariant } from '../../model/rollout.ts';
 import { covers, isCollection } from '../../model/selection.ts';
@@ -462,7 +461,7 @@ export class Decoder {
   }
 
   /** On disk it ends by the wall clock, which may have been set since: it has never more left than it was given. */
-  #ttl([milliseconds, endsAt]: NonNullable<VariantBody['ttl']>): Ttl {
+  #ttl([milliseconds, endsAt]: NonNullable<VariantBody['ttl']>): Variant['ttl'] {
     const clock = this.#clock;
     return { milliseconds, deadline: clock.monotonic() + Math.min(milliseconds, endsAt - clock.now()) };
   }

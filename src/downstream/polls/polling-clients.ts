@@ -29,14 +29,8 @@ import {
   referringTypes,
   SendOrder,
 } from '../send-order.ts';
-import type {
-  ClientContext,
-  ClientTransport,
-  DownstreamServices,
-  ListedClient,
-  ListedType,
-  Overdue,
-} from '../services.ts';
+import type { ClientContext, DownstreamServices, ListedClient, ListedType } from '../services.ts';
+import type { ClientTransport, Overdue } from '../stream-metrics.ts';
 
 /** What one message of a client asks for, by the rules in force when it was read. */
 export interface Poll {
@@ -75,6 +69,8 @@ export const lingerMs = 60_000;
  */
 const maxClients = 20_000;
 const maxBytes = 256 << 20;
+/** A place of an account. */
+const pollingPlace = 'clients that poll';
 /** What it costs to know what a client has of a type that others wait for; measured. */
 const bytesPerSubscription = 2048;
 
@@ -481,7 +477,6 @@ export class PollingClients {
   /** By node and peer; the least recently polled first. */
   readonly #clients = new Map<string, PollingClient>();
   /** What of one peer is known. */
-  readonly #clientsOf = new Map<Account, number>();
   readonly #bytesOf = new Map<Account, number>();
   #lastId = 0;
   #bytes = 0;
@@ -556,7 +551,7 @@ export class PollingClients {
     countIn(this.#bytesOf, client.account, names.bytes);
     if (known === undefined) {
       this.#lastId++;
-      countIn(this.#clientsOf, client.account, 1);
+      client.account.enter(pollingPlace);
     }
     this.#clients.set(key, client);
     this.#sweep.start();
@@ -568,7 +563,7 @@ export class PollingClients {
     const more = this.#clients.has(key) ? 0 : 1;
     const isOwnShare = (): boolean =>
       account.exempt ||
-      ((this.#clientsOf.get(account) ?? 0) + more <= maxClients / 2 &&
+      (account.count(pollingPlace) + more <= maxClients / 2 &&
         (this.#bytesOf.get(account) ?? 0) + bytes <= maxBytes / 2);
     const fits = (): boolean =>
       isOwnShare() && this.#bytes + bytes <= maxBytes && this.#clients.size + more <= maxClients;
@@ -601,7 +596,7 @@ export class PollingClients {
     }
     if (client.names.size > 0) return;
     this.#clients.delete(client.key);
-    countIn(this.#clientsOf, client.account, -1);
+    client.account.leave(pollingPlace);
   }
 }
 

@@ -1,6 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Charged } from '../../model/brand.ts';
-import { Sweep, type Timer } from '../../model/clock.ts';
+import { type Clock, Sweep, type Timer } from '../../model/clock.ts';
 import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
@@ -9,7 +9,7 @@ import { keptError } from '../../model/text.ts';
 import { TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
-import { ClientStream, overdueCheckMs } from '../../wire/client-stream.ts';
+import { ClientStream, OpenStreams } from '../../wire/client-stream.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
 import { denied, draining, exhausted, malformed, type Refusal } from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
@@ -23,7 +23,8 @@ import {
   tooLarge,
   unavailable,
 } from '../admission.ts';
-import type { ClientContext, ClientTransport, DownstreamServices } from '../services.ts';
+import type { ClientContext, DownstreamServices } from '../services.ts';
+import type { ClientTransport } from '../stream-metrics.ts';
 import { selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
@@ -42,9 +43,6 @@ const namesPerChange = 500;
 const longestVersion = 1024;
 const keptVersion = (version: string): string =>
   version.length > longestVersion ? hash('sha256', version) : version;
-
-/** Why nothing is answered to this peer now; undefined: it is. */
-export type RefusesPolls = (peer: Peer, info: TypeInfo) => Refusal | undefined;
 
 /** A poll as it was read, while the rules hold by which it was. */
 export interface ReadPoll extends Poll {
@@ -70,8 +68,9 @@ const refused = (refusal: Refusal): PollOutcome => ({ kind: 'refused', ...refusa
 /** What clients ask for in single requests: REST polls and the unary Fetch (protocol §7). */
 export class Polls {
   readonly #services: DownstreamServices;
-  readonly #refuses: RefusesPolls;
   readonly clients: PollingClients;
+  /** The calls of the unary Fetch that are open. */
+  readonly fetches: OpenStreams<FetchCall>;
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass>();
   #names = 0;
@@ -83,9 +82,9 @@ export class Polls {
   #ended = false;
 
   /** `clientPrefix`: before the numbers that are the ids of clients. */
-  constructor(services: DownstreamServices, refuses: RefusesPolls, clientPrefix: string) {
+  constructor(services: DownstreamServices, clientPrefix: string) {
     this.#services = services;
-    this.#refuses = refuses;
+    this.fetches = new OpenStreams(services.clock, services.limits, services.places);
     this.clients = new PollingClients(services, clientPrefix);
     this.#slices = new TimeSlices(services.clock);
     this.#sweep = new Sweep(services.clock, sweepMs, () => this.#endUnused());
@@ -93,7 +92,23 @@ export class Polls {
 
   /** Why this peer is refused whatever it asks for. */
   refusal(peer: Peer, info: TypeInfo): GrpcStatus | undefined {
-    const refusal = this.#ended ? draining : this.#refuses(peer, info);
+    const { places } = this.#services;
+    return this.#ofPeer(peer, this.#ended ? draining : places?.denial(peer, info.url));
+  }
+
+  /** Takes a call of a path in `fetchRoutes`, or ends it. `milliseconds`: how long it waits for what is unknown. */
+  fetch(stream: ServerStream, info: TypeInfo, milliseconds: number): void {
+    const { places } = this.#services;
+    const status = this.#ofPeer(stream.peer, places?.refusal(stream.peer, info.url));
+    if (status !== undefined) stream.end(status);
+    else
+      this.fetches.take(
+        stream,
+        (id) => new FetchCall(id, info, stream, this, this.#services.clock, milliseconds),
+      );
+  }
+
+  #ofPeer(peer: Peer, refusal: Refusal | undefined): GrpcStatus | undefined {
     if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged, { peer });
     return refusal?.status;
   }
@@ -335,12 +350,6 @@ export const tooFast: GrpcStatus = {
 const keyOf = ({ info, selection, client, encoding }: Poll): string =>
   `${info.short} ${selection.hash} ${selection.size} ${JSON.stringify(encoding)} ${client.access.key}`;
 
-/** A poll that waits for what is unknown. */
-interface HeldPoll {
-  readonly poll: ReadPoll;
-  readonly answered: Answered;
-}
-
 /**
  * What classes keep. They may keep one response, as names that nobody has make no difference: it counts once. Who polls
  * all of them alone pays for it.
@@ -386,8 +395,8 @@ class PollClass {
   /** The response that is kept for its polls. */
   #kept: Response | undefined;
   readonly #responses: KeptResponses;
-  /** Those that wait, and until when. */
-  readonly #held = new Map<HeldPoll, Timer>();
+  /** Polls that wait for what is unknown, and until when. */
+  readonly #held = new Map<Answered, readonly [ReadPoll, Timer]>();
 
   constructor(key: string, poll: Poll, peer: Peer, services: DownstreamServices, responses: KeptResponses) {
     this.key = key;
@@ -422,10 +431,9 @@ class PollClass {
       answered(outcome);
       return () => {};
     }
-    const held: HeldPoll = { poll, answered };
-    const timer = clock.after(milliseconds, () => account.work(() => this.#answer(held, true)));
-    this.#held.set(held, timer);
-    return () => this.#release(held);
+    const timer = clock.after(milliseconds, () => account.work(() => this.#answer(answered, true)));
+    this.#held.set(answered, [poll, timer]);
+    return () => this.#release(answered);
   }
 
   /** Upstreams have gone down: nothing can become known for those that wait. */
@@ -442,22 +450,23 @@ class PollClass {
   }
 
   answerAll(outcome: PollOutcome): void {
-    for (const held of [...this.#held.keys()]) {
-      this.#release(held);
-      held.answered(outcome);
+    for (const answered of [...this.#held.keys()]) {
+      this.#release(answered);
+      answered(outcome);
     }
   }
 
   #wake(): void {
     if (this.#kept !== undefined) this.#keep(this.#subscription.kept);
-    for (const held of [...this.#held.keys()]) this.#answer(held, false);
+    for (const answered of [...this.#held.keys()]) this.#answer(answered, false);
   }
 
-  #answer(held: HeldPoll, timeIsUp: boolean): void {
-    const outcome = this.#outcomeOf(held.poll, timeIsUp);
+  #answer(answered: Answered, timeIsUp: boolean): void {
+    const [poll] = this.#held.get(answered) ?? [];
+    const outcome = poll && this.#outcomeOf(poll, timeIsUp);
     if (outcome === undefined) return;
-    this.#release(held);
-    held.answered(outcome);
+    this.#release(answered);
+    answered(outcome);
   }
 
   /** Undefined: more may be known before the time is up (protocol §7.4). */
@@ -512,9 +521,9 @@ class PollClass {
     return !allUnknown || transport === 'fetch';
   }
 
-  #release(held: HeldPoll): void {
-    this.#held.get(held)?.cancel();
-    this.#held.delete(held);
+  #release(answered: Answered): void {
+    this.#held.get(answered)?.[1].cancel();
+    this.#held.delete(answered);
   }
 
   #hopeless(): PollOutcome | undefined {
@@ -552,37 +561,27 @@ const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 const unreadAnswers = 'answers to Fetch that are not read';
 
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
-export class FetchCall extends ClientStream<ReadPoll> {
+class FetchCall extends ClientStream<ReadPoll> {
   readonly #info: TypeInfo;
   readonly #polls: Polls;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
-  readonly #closed: () => void;
-  /** While it waits for its request, or for a client that does not read. */
-  readonly #overdue: Sweep;
   #cancel: (() => void) | undefined;
-  /** Bytes of the answer that its client has not taken at once. */
-  #unread = 0;
+  /** Its client has not taken the answer at once. */
+  #isUnread = false;
 
   constructor(
+    id: string,
     info: TypeInfo,
     stream: ServerStream,
     polls: Polls,
-    { clock, limits }: DownstreamServices,
+    clock: Clock,
     milliseconds: number,
-    closed: () => void,
   ) {
-    super(stream, clock);
+    super(id, stream, clock);
     this.#milliseconds = milliseconds;
     this.#info = info;
     this.#polls = polls;
-    this.#closed = closed;
-    this.#overdue = new Sweep(clock, overdueCheckMs, () => {
-      const { firstRequestMilliseconds, stalledMilliseconds } = limits();
-      this.failIfOverdue(firstRequestMilliseconds, stalledMilliseconds);
-      return !this.isOver && (this.client === undefined || this.isBlocked);
-    });
-    this.#overdue.start();
   }
 
   message(bytes: Charged): void {
@@ -615,10 +614,9 @@ export class FetchCall extends ClientStream<ReadPoll> {
         this.end(ended);
         return;
       }
-      this.#unread = bytes.length;
-      peer.account.keeps(this.#unread);
+      this.#isUnread = true;
+      this.keepUnread(bytes.length);
       peer.account.enter(unreadAnswers);
-      this.#overdue.start();
     });
   }
 
@@ -633,13 +631,9 @@ export class FetchCall extends ClientStream<ReadPoll> {
 
   override closed(): void {
     super.closed();
-    this.#overdue.stop();
-    const { account } = this.peer;
-    if (this.#unread > 0) account.leave(unreadAnswers);
-    account.keeps(-this.#unread);
-    this.#unread = 0;
+    if (this.#isUnread) this.peer.account.leave(unreadAnswers);
     this.#cancel?.();
-    this.#closed();
+    this.#polls.fetches.delete(this.id);
   }
 
   protected rejected(refusal: Refusal): void {

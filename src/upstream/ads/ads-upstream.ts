@@ -1,6 +1,5 @@
-import { Backoff } from '../../model/backoff.ts';
 import type { ParametersKey, TypeUrl } from '../../model/brand.ts';
-import { Sweep, type Timer, WallTime } from '../../model/clock.ts';
+import { Backoff, Sweep, type Timer, WallTime } from '../../model/clock.ts';
 import { type Constraints, stampConstraints } from '../../model/constraints.ts';
 import {
   LOAD_PATH,

@@ -1,5 +1,4 @@
-import { Backoff } from '../../model/backoff.ts';
-import type { Clock, Timer } from '../../model/clock.ts';
+import { Backoff, type Clock, type Timer } from '../../model/clock.ts';
 import type { LoadTarget } from '../../model/load.ts';
 import type { UpdateMetrics, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';

@@ -512,15 +512,15 @@ export function identityError(
   peer: PeerCertificate,
 ): Error | undefined {
   const names = peer.subjectaltname ?? '';
-  const { uris, dns } = parseSubjectAltNames(names);
+  const sans = parseSubjectAltNames(names);
   const has = `the control plane's certificate has ${names === '' ? 'no subject alternative name' : shorten(names, 300)}`;
   const isFor = (name: string): boolean =>
-    (isIP(name) !== 0 || dns.length > 0) && checkServerIdentity(name, peer) === undefined;
+    (isIP(name) !== 0 || sans.dnsSans.length > 0) && checkServerIdentity(name, peer) === undefined;
   if (identities.length === 0) {
     if (isFor(host)) return undefined;
     return new Error(`${has}: it is not for ${host} (see server_name and server_identities)`);
   }
-  const named = compilePrincipals(identities)({ uriSans: uris, dnsSans: dns });
+  const named = compilePrincipals(identities)(sans);
   // A certificate may have wildcards of its own, which stand for one label.
   if (named || identities.some((identity) => identity.startsWith('dns:') && isFor(identity.slice(4)))) {
     return undefined;

@@ -5,7 +5,7 @@ import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
 import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../wire/between-relays.ts';
-import { isJsonObject } from '../../wire/json-fault.ts';
+import { isJsonObject } from '../../wire/registry.ts';
 
 /** The node of the configuration. */
 export interface RelayNode {

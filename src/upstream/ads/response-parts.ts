@@ -1,6 +1,6 @@
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
-import { contentHash, ownBytes } from '../../model/content-hash.ts';
+import { contentHash, ownBytes } from '../../model/payloads.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import { quote } from '../../model/text.ts';
 import { type InTurns, ReadingPace } from '../../model/time-slices.ts';

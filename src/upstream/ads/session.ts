@@ -1,6 +1,5 @@
-import { Backoff } from '../../model/backoff.ts';
 import type { TypeUrl } from '../../model/brand.ts';
-import { Sweep, type Timer } from '../../model/clock.ts';
+import { Backoff, Sweep, type Timer } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { assertNever } from '../../model/result.ts';

@@ -23,16 +23,22 @@ import {
 } from '../../gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type TypeUrl, typeUrl } from '../../model/brand.ts';
 import { parseConstraints, UNCONSTRAINED } from '../../model/constraints.ts';
-import { ownBytes } from '../../model/content-hash.ts';
 import { getOrMake } from '../../model/maps.ts';
+import { ownBytes } from '../../model/payloads.ts';
 import { attempt, errorMessage, fail, ok, type Result } from '../../model/result.ts';
 import type { Put } from '../../model/transaction.ts';
 import { isKnownType, typeByName } from '../../model/types.ts';
 import { canonicalName, canonicalNames } from '../../model/xdstp.ts';
 import { asBuffer } from '../../protobuf/message-reader.ts';
-import type { JsonFaultPlace, JsonPath } from '../../wire/json-fault.ts';
 import { JsonReader } from '../../wire/json-reader.ts';
-import { envoyRegistry, jsonToBytes, messageName, textToBytes } from '../../wire/registry.ts';
+import {
+  envoyRegistry,
+  type JsonFaultPlace,
+  type JsonPath,
+  jsonToBytes,
+  messageName,
+  textToBytes,
+} from '../../wire/registry.ts';
 import {
   type IncomingResource,
   ownName,

@@ -1,7 +1,7 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
-import { Backoff } from '../../../src/model/backoff.ts';
+import { Backoff } from '../../../src/model/clock.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { Failover } from '../../../src/upstream/ads/connection.ts';
 import { encodeNode } from '../../../src/upstream/ads/node.ts';
