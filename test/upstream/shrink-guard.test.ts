@@ -40,8 +40,9 @@ class Bench {
         guards: () => true,
         held: () => {},
         log: {
-          warn: (_, { removals, cached } = {}) => this.events.push(`alarm ${removals} of ${cached}`),
-          info: (_, { how, removed } = {}) => this.events.push(`${how} ${removed}`),
+          warn: (_, { removals, cached } = {}) =>
+            this.events.push(`alarm ${[removals, cached].join(' of ')}`),
+          info: (_, { how, removed } = {}) => this.events.push([how, removed].join(' ')),
         },
       },
     );

@@ -194,11 +194,13 @@ export class Persistence {
     this.#timer = undefined;
     if (store === undefined) return;
     const { since } = this.journal;
-    const done = this.#write(store).then(() => {
-      this.#writing = undefined;
-      if (this.journal.since !== undefined) this.#schedule(this.#pause());
-    });
-    this.#writing = { since, done };
+    this.#writing = { since, done: this.#writeAndGoOn(store) };
+  }
+
+  async #writeAndGoOn(store: Store): Promise<void> {
+    await this.#write(store);
+    this.#writing = undefined;
+    if (this.journal.since !== undefined) this.#schedule(this.#pause());
   }
 
   #pause(): number {
@@ -376,7 +378,12 @@ export class Persistence {
       at: clock.now(),
       sessions: sessions(),
       revision: this.#lastRevision(),
-      upstreams: upstreams().map((one) => ({ ...one, staleSince: staleSince(one.name) })),
+      upstreams: upstreams().map(({ name, text, places }) => ({
+        name,
+        text,
+        places,
+        staleSince: staleSince(name),
+      })),
     };
   }
 }
