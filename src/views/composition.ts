@@ -5,7 +5,7 @@ import { contentHash } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
-import { UNKNOWN_STATUS } from '../wire/between-relays.ts';
+import { exactly, UNKNOWN_STATUS } from '../wire/between-relays.ts';
 import { Code } from '../wire/grpc-status.ts';
 import {
   encodeDeltaResponse,
@@ -79,14 +79,14 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
   content.addErrorsOfDeferred();
   const { deferredRemovals } = content;
   if (content.empty && !input.firstResponseDue) return { response: undefined, deferredRemovals };
-  const { view, controlPlane } = input;
+  const { view, encoding, controlPlane } = input;
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
     type: view.type,
     version: view.version,
     nonce: String(id),
     resources: content.resources,
-    errors: content.errors,
+    errors: encoding.unknownNames ? [...content.errors, ...unknownCollections(view)] : content.errors,
     controlPlane,
     removed: content.removed,
     removedNames: content.removedNames,
@@ -233,6 +233,17 @@ function encode(content: ResponseContent, plain: readonly Uint8Array[] | undefin
 function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
   const names = new Set(Iterator.from(unresolvedNames).map(({ spelling }) => spelling));
   return Array.from(names, (name) => ({ name, constraints: UNCONSTRAINED.bytes, status: UNKNOWN_STATUS }));
+}
+
+/** A relay below would take a response for the answer to all wildcards and globs of the request (protocol §3.13). */
+function unknownCollections(view: View): readonly OutgoingError[] {
+  if (view.collectionsResolved) return [];
+  return view.selection.collections
+    .filter((selected) => !view.isResolved(selected))
+    .map(({ spelling, locator, parameters }) => {
+      const { bytes: constraints } = locator ? exactly(parameters) : UNCONSTRAINED;
+      return { name: spelling, constraints, status: UNKNOWN_STATUS };
+    });
 }
 
 /**

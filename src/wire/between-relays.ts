@@ -1,6 +1,7 @@
 import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
+import { type Constraints, stampConstraints } from '../model/constraints.ts';
 import { itsOwn, type LoadOrigin } from '../model/load.ts';
-import { internParameters, NO_PARAMETERS } from '../model/parameters.ts';
+import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { Code } from './grpc-status.ts';
 import { encodeStatus } from './responses.ts';
@@ -66,8 +67,9 @@ function stringsOf(text: string): readonly string[] | undefined {
 }
 
 /**
- * Client feature of a relay that is told, in full-state SotW responses, which names are unknown: a resource error with
- * UNKNOWN_STATUS for each (protocol §3.13). To it, what such a response lacks and does not say is unknown is absent.
+ * Client feature of a relay that is told what is unknown by a resource error with UNKNOWN_STATUS (protocol §3.13): in
+ * full-state SotW responses the names, in delta the wildcards and globs. To it, what such a response lacks and does not say
+ * is unknown is absent.
  */
 export const UNKNOWN_NAMES = 'distributary.unknown-names';
 
@@ -77,6 +79,10 @@ export const UNKNOWN_STATUS = encodeStatus(Code.UNAVAILABLE, 'distributary: not 
 export function isUnknownName({ status }: { readonly status: Uint8Array }): boolean {
   return status.length === UNKNOWN_STATUS.length && Buffer.compare(status, UNKNOWN_STATUS) === 0;
 }
+
+/** In such an error of a wildcard or glob: for exactly which parameters. */
+export const exactly = (parameters: Parameters): Constraints =>
+  stampConstraints([...parameters.entries.keys()], parameters);
 
 /**
  * Client features of a relay that reports the load of its clients: how often it was added up, as a number at the end, and

@@ -94,6 +94,42 @@ describe('a relay of variants below (client feature distributary.passes-variants
   });
 });
 
+describe('a relay below that is told which wildcards are unknown (client feature distributary.unknown-names)', () => {
+  const all = [locator('*', { env: 'prod' }), locator('*', { env: 'prod', version: '2' })];
+  const unknown = (client: DeltaClient): (readonly string[])[] =>
+    client.received().map((response) => [
+      ...told(response),
+      ...response.resourceErrors.map(({ resourceName: of, errorDetail }) => {
+        const { value } = of?.dynamicParameterConstraints?.type ?? {};
+        const keys = value !== undefined && 'constraints' in value ? value.constraints : [];
+        return `?${of?.name} for ${keys.length} keys: ${errorDetail?.message}`;
+      }),
+    ]);
+
+  for (const [what, features, said] of [
+    [
+      'the relay is told, until they are answered',
+      [UNKNOWN_NAMES],
+      ['?* for 2 keys: distributary: not known yet'],
+    ],
+    ['another client is not', [], []],
+  ] as const) {
+    it(`§3.13 over delta ${what}`, () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', { node: node({}, [...features]), resourceLocatorsSubscribe: all });
+      const wildcard = { key: 'w', role: 'wildcard', upstream: 'test' } as const;
+      const ofKeys = (count: number) =>
+        [...relay.upstream.interests].filter(({ parameters }) => parameters.entries.size === count);
+      const one = put(eds, 'a', '1', { constraints: prod });
+      relay.says({ type: eds, holder: wildcard, puts: [one], resolved: ofKeys(1) });
+      expect(unknown(client)).to.deep.equal([['+a {env == "prod"} 1', ...said]]);
+      relay.says({ type: eds, holder: wildcard, puts: [put(eds, 'b', '1')], resolved: ofKeys(2) });
+      expect(unknown(client)).to.deep.equal([['+a {env == "prod"} 1', '+b {} 1']]);
+    });
+  }
+});
+
 describe('a relay below that is told what is unknown (client feature distributary.unknown-names)', () => {
   const cds = type('cds');
   const below = { node: node({}, [UNKNOWN_NAMES]) };

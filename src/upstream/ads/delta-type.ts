@@ -11,6 +11,7 @@ import {
   WILDCARD,
 } from '../../model/transaction.ts';
 import { isGlob } from '../../model/xdstp.ts';
+import { exactly, isUnknownName } from '../../wire/between-relays.ts';
 import { Code } from '../../wire/grpc-status.ts';
 import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.ts';
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
@@ -19,6 +20,7 @@ import { type Identity, VariantSet } from '../variant-set.ts';
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import type { ResponseParts } from './response-parts.ts';
+import { originalOf } from './stamp.ts';
 import { SubscribedType } from './subscribed-type.ts';
 import {
   UnansweredUnsubscribed,
@@ -46,6 +48,8 @@ export class DeltaType extends SubscribedType {
   readonly #resendable = new AckedResources();
   /** Subscriptions that still expect names to be sent again. */
   readonly #awaitingResend = new Set<UpstreamSubscription>();
+  /** Wildcards and globs of which the last response said that a relay above does not know yet what they show (protocol §3.13). */
+  #unknownAbove: ReadonlySet<UpstreamSubscription> = new Set();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
   readonly #justAnswered = new Set<UpstreamSubscription>();
 
@@ -170,15 +174,22 @@ export class DeltaType extends SubscribedType {
     said: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    const answered = deltaAnswers(this, said, candidates);
+    const asked = candidates.filter((one) => !this.#unknownAbove.has(one));
+    const answered = deltaAnswers(this, said, asked);
     this.repeated.clear();
-    const doubtful = inDoubt(this, this.firstRequests, said, candidates, answered);
+    const doubtful = inDoubt(this, this.firstRequests, said, asked, answered);
     const waits = (one: UpstreamSubscription): boolean =>
       !one.responseSeen && !one.failed && this.subscriptions.has(one);
     // Each request by itself: that an earlier one is answered in time says nothing of a later one.
-    for (const [request, asked] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
-      this.renewIfDoubtful(`${request} ${this.type}`, () => asked.some(waits));
+    for (const [request, later] of Map.groupBy(doubtful, ({ requestNumber }) => requestNumber))
+      this.renewIfDoubtful(`${request} ${this.type}`, () => later.some(waits));
     return answered;
+  }
+
+  /** The subscription that is named with its parameters. */
+  #exactly({ name, constraints }: ResourceError): readonly UpstreamSubscription[] {
+    const { key } = originalOf(this.rules.stamp, constraints);
+    return this.subscriptions.named(name).filter(({ parameters }) => exactly(parameters).key === key);
   }
 
   protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
@@ -237,7 +248,11 @@ export class DeltaType extends SubscribedType {
   }
 
   #commit({ version }: IncomingResponse, reading: DeltaReading): Transaction {
-    const { removed, removedVariants, resourceErrors } = reading;
+    const { removed, removedVariants } = reading;
+    const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
+    this.#unknownAbove = new Set(
+      reading.resourceErrors.filter(isUnknownName).flatMap((one) => this.#exactly(one)),
+    );
     const said = [reading.puts, removed, removedVariants, resourceErrors];
     this.isEmpty = said.every(({ length }) => length === 0);
     this.beginReading(resourceErrors);
