@@ -121,8 +121,8 @@ function whyMissing(
 
 const noMatch = 'no variant matches';
 
-/** So many variants are looked at, and so many sets of parameters are told. */
-const most = { sampled: 300, nearest: 3 };
+/** So many variants are looked at, with constraints of so many bytes; and so many sets of parameters are told. */
+const most = { sampled: 300, bytes: 32 << 10, nearest: 3 };
 
 /** The constraints of the variants of a name, or of some names of a wildcard or glob. `isCut`: there are more. */
 type Sample = ReturnType<typeof sampleOf>;
@@ -130,16 +130,22 @@ type Sample = ReturnType<typeof sampleOf>;
 function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector) {
   const table = store.tables.get(type);
   const names: (readonly Constraints[])[] = [];
-  let [looked, sampled] = [0, 0];
+  let [looked, sampled, bytes] = [0, 0, 0];
   const covered = isCollection(selector) ? table?.names(selector) : table?.namesOf(selector);
   for (const name of covered ?? []) {
-    if (looked++ === most.sampled || sampled >= most.sampled) return { names, isCut: true };
+    const isOver = looked++ === most.sampled || sampled >= most.sampled || bytes > most.bytes;
+    if (isOver) return { names, isCut: true };
     const variants = table?.resources.get(name)?.variants.all() ?? [];
     const shown = selector === WILDCARD ? variants.filter(isHeldByWildcard) : variants;
-    names.push(shown.slice(0, most.sampled).map(({ constraints }) => constraints));
+    const fitting = shown.slice(0, most.sampled).filter(({ constraints }) => {
+      // One may list thousands of values, and each is compared with what the client has.
+      bytes += constraints.bytes.length;
+      return bytes <= most.bytes;
+    });
+    names.push(fitting.map(({ constraints }) => constraints));
     sampled += variants.length;
   }
-  return { names, isCut: false };
+  return { names, isCut: bytes > most.bytes };
 }
 
 /** Empty: no other parameters are known that have something. */

@@ -97,7 +97,9 @@ function changesIn(expression: Expression, own: Parameters): Changes | undefined
     }
     case 'or': {
       const ways = expression.of.map((part) => changesIn(part, own)).filter((one) => one !== undefined);
-      return ways.toSorted((a, b) => a.size - b.size || costOf(a, own) - costOf(b, own))[0];
+      const costs = new Map(ways.map((way) => [way, costOf(way, own)]));
+      const cost = (way: Changes): number => costs.get(way) ?? 0;
+      return ways.toSorted((a, b) => a.size - b.size || cost(a) - cost(b))[0];
     }
     default:
       return assertNever(expression);

@@ -1,7 +1,8 @@
 import { expect } from 'chai';
 import { z } from 'zod';
 import { cases } from '../support/cases.ts';
-import { when } from '../support/in-memory-relay.ts';
+import { slower } from '../support/cpu.ts';
+import { type, when } from '../support/in-memory-relay.ts';
 import { explainedOf, run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
@@ -223,3 +224,46 @@ for (const workers of cases(0, 2)) {
     });
   });
 }
+
+it('constraints with many values are compared with those of a client that lacks all of them, and nobody waits', async () => {
+  const [names, values] = [300, 100];
+  const value = (at: number): string => `${at}-`.padEnd(64, 'x');
+  const variant = (at: number): object => ({
+    '@type': 'type.googleapis.com/envoy.service.discovery.v3.Resource',
+    resource_name: {
+      name: `shop-${at}`,
+      dynamic_parameter_constraints: {
+        or_constraints: {
+          constraints: Array.from({ length: values }, (_, index) => ({
+            constraint: { key: 'env', value: value(at * values + index) },
+          })),
+        },
+      },
+    },
+    resource: { '@type': type('cds'), name: `shop-${at}` },
+  });
+  using files = new ResourceFiles();
+  files.writeText(
+    'cds.json',
+    JSON.stringify({ resources: Array.from({ length: names }, (_, at) => variant(at)) }),
+  );
+  await using relay = await RelayProcess.startProbed({
+    upstreams: [files.upstream],
+    parameters: [{ key: 'env', from: 'node.metadata.env' }],
+  });
+  using connections = new Connections(relay.xds, 1);
+  const client = connections.open({
+    protocol: 'delta',
+    node: { id: 'odd', metadata: { env: 'y'.repeat(64) } },
+  });
+  client.want('cds', { names: ['*'] });
+  const why = await eventually(async () => {
+    const { body } = await relay.rpc('distributary.admin.v1.AdminService/ListClasses', {});
+    const [found] = classes.parse(JSON.parse(body)).problems;
+    expect(found?.kind).to.equal('MISSING');
+    return found?.sentence ?? '';
+  });
+  expect(why).to.match(/no variant matches; env=0-x+… has at least 1, /);
+  // It was 2.7 s, each time somebody asked.
+  expect((await relay.blocked()).cpu / slower()).to.be.below(500);
+});
