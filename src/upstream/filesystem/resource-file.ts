@@ -3,8 +3,9 @@ import { extname } from 'node:path';
 import { fromBinary, ScalarType, toBinary } from '@bufbuild/protobuf';
 import { type Any, AnySchema } from '@bufbuild/protobuf/wkt';
 import {
-  type Document,
+  type Alias,
   isAlias,
+  isCollection,
   isMap,
   isNode,
   isScalar,
@@ -68,6 +69,11 @@ type Parsed = Result<
 const mostDepth = 200;
 const MiB = 1 << 20;
 const mostYaml = 16 * MiB;
+/**
+ * For each alias the reader goes through all anchors and aliases, and for one inside of what has an anchor through the
+ * whole document: so many, and so many times its characters.
+ */
+const mostAliases = { all: 5000, insideAnchors: 100_000_000 };
 const mostBinary = 128 * MiB;
 
 /**
@@ -189,7 +195,12 @@ function parseYaml(bytes: Uint8Array): Parsed {
     const [error] = document.errors;
     if (error !== undefined) return refuse(error.message, placeIn(error.pos[0]));
     let twice: Node | undefined;
+    let [aliases, insideAnchors] = [0, 0];
     visit(document, {
+      Alias(_key, _node, path) {
+        aliases++;
+        if (path.some((around) => isCollection(around) && around.anchor !== undefined)) insideAnchors++;
+      },
       Scalar(_key, node) {
         node.value = exactInteger(node.value, node.source);
       },
@@ -204,6 +215,8 @@ function parseYaml(bytes: Uint8Array): Parsed {
       },
     });
     if (twice !== undefined) return refuse(keysNotUnique, placeIn(twice.range?.[0] ?? 0));
+    if (aliases > mostAliases.all || insideAnchors * text.value.length > mostAliases.insideAnchors)
+      return refuse(`its ${aliases} aliases are too many: write what they stand for`);
     const json: unknown = document.toJS();
     const parsed = fromJsonValue(json, placeAt);
     if (!parsed.ok) return parsed;
@@ -284,19 +297,26 @@ function readLayout(text: string) {
     const { line, col } = lines.linePos(position);
     return { line, column: col };
   };
+  const targets = new Map<Alias, unknown>();
+  const targetOf = (node: unknown): unknown =>
+    isAlias(node) ? getOrMake(targets, node, () => node.resolve(document)) : node;
   const placeAt: PlaceAt = (path) => {
-    const position = positionOf(document, path);
+    const position = positionOf(document.contents, path, targetOf);
     return position === undefined ? undefined : placeIn(position);
   };
   return { document, placeIn, placeAt };
 }
 
 /** Where the deepest part of the path is that is there: keys that a merge (`<<`) brought are elsewhere. */
-function positionOf(document: Document.Parsed, path: JsonPath): number | undefined {
-  let node: unknown = document.contents;
+function positionOf(
+  contents: unknown,
+  path: JsonPath,
+  targetOf: (node: unknown) => unknown,
+): number | undefined {
+  let node = contents;
   let place: unknown = node;
   for (const segment of path) {
-    const pair = entryAt(isAlias(node) ? node.resolve(document) : node, segment);
+    const pair = entryAt(targetOf(node), segment);
     if (pair === undefined) break;
     place = pair.key ?? pair.value ?? place;
     node = pair.value;

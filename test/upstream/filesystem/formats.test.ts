@@ -165,6 +165,16 @@ describe('upstream/filesystem formats', () => {
     expect(problem('a.yaml', `l0: &l0 [x]\n${levels.join('\n')}\n`)).to.match(/alias/i);
   });
 
+  it('aliases for each of which a large part of the document would be read are refused', () => {
+    const many = (count: number): string =>
+      Array.from({ length: count }, (_, at) => `- &a${at} x\n- *a${at}\n`).join('');
+    expect(problem('a.yaml', `resources: []\nx:\n${many(5001)}`)).to.contain('5001 aliases are too many');
+    const inside = `resources: []\nx: &x\n${many(500)}y: *x\nz:\n${'- x\n'.repeat(100_000)}`;
+    expect(problem('a.yaml', inside)).to.contain('501 aliases are too many');
+    const outside = inside.replace('&x', '').replace('*x', '1');
+    expect(problem('a.yaml', outside)).to.match(/key "x" is unknown/);
+  });
+
   it('integers of 64 bits keep their value', () => {
     const runtime = 'type.googleapis.com/envoy.config.route.v3.RouteConfiguration';
     const big = `{ "resources": [{ "@type": "${runtime}", "name": "r", "max_direct_response_body_size_bytes": 7 }] }`;
