@@ -394,14 +394,13 @@ function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector) {
     const isOver = looked++ === most.sampled || sampled >= most.sampled || bytes > most.bytes;
     if (isOver) return { names, isCut: true };
     const variants = table?.resources.get(name)?.variants.all() ?? [];
-    const shown: Constraints[] = [];
-    for (const held of variants.slice(0, most.sampled)) {
-      if (selector === WILDCARD && !isHeldByWildcard(held)) continue;
+    const shown = selector === WILDCARD ? variants.filter(isHeldByWildcard) : variants;
+    const fitting = shown.slice(0, most.sampled).filter(({ constraints }) => {
       // One may list thousands of values, and each is compared with what the client has.
-      bytes += held.constraints.bytes.length;
-      if (bytes <= most.bytes) shown.push(held.constraints);
-    }
-    names.push(shown);
+      bytes += constraints.bytes.length;
+      return bytes <= most.bytes;
+    });
+    names.push(fitting.map(({ constraints }) => constraints));
     sampled += variants.length;
   }
   return { names, isCut: bytes > most.bytes };

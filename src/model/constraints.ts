@@ -15,17 +15,20 @@ export interface Constraints {
   /** The DynamicParameterConstraints as it was received, for forwarding; an own copy; empty for none. */
   readonly bytes: Uint8Array;
   readonly expression: Expression;
-  /** A parameter that every matching set has, for indexing; undefined if there is none. */
-  readonly required: { readonly key: string; readonly value: string } | undefined;
+  /** Every matching set has one of these parameters, for indexing; undefined: nothing of the kind is known. */
+  readonly required: readonly Pair[] | undefined;
   matches(parameters: Parameters): boolean;
 }
+
+/** A parameter. */
+type Pair = Readonly<Record<'key' | 'value', string>>;
 
 function constraints(expression: Expression, bytes: Uint8Array): Constraints {
   return {
     key: canonicalKey(expression, bytes),
     bytes,
     expression,
-    required: requiredPair(expression),
+    required: requiredPairs(expression),
     matches: compile(expression),
   };
 }
@@ -339,6 +342,25 @@ function contradicts(a: Expression, b: Expression): boolean {
 
 type Predicate = (parameters: Parameters) => boolean;
 
+/** More values are looked up, and not compared one after the other: there may be as many as 2 MiB have room for. */
+const mostCompared = 8;
+
+/** Whether there is one of these parameters. */
+function oneOf(pairs: readonly Pair[]): Predicate {
+  const byKey = new Map<string, Set<string>>();
+  for (const { key, value } of pairs) getOrMake(byKey, key, () => new Set()).add(value);
+  return ({ entries }) => {
+    for (const [key, values] of byKey) {
+      const value = entries.get(key);
+      if (value !== undefined && values.has(value)) return true;
+    }
+    return false;
+  };
+}
+
+/** What must not be there, or nothing. */
+const refusedValue = (part: Expression) => (part.kind === 'not' && part.of.kind === 'value' ? [part.of] : []);
+
 const always: Predicate = () => true;
 const never: Predicate = () => false;
 
@@ -362,6 +384,15 @@ function compile(expression: Expression): Predicate {
       return (parameters) => !inner(parameters);
     }
     case 'and': {
+      const refused = expression.of.flatMap(refusedValue);
+      if (refused.length > mostCompared) {
+        const isRefused = oneOf(refused);
+        const isRest = compile({
+          ...expression,
+          of: expression.of.filter((part) => refusedValue(part).length === 0),
+        });
+        return (parameters) => !isRefused(parameters) && isRest(parameters);
+      }
       const parts = expression.of.map(compile);
       return (parameters) => {
         for (const part of parts) if (!part(parameters)) return false;
@@ -369,6 +400,12 @@ function compile(expression: Expression): Predicate {
       };
     }
     case 'or': {
+      const values = expression.of.filter((part) => part.kind === 'value');
+      if (values.length > mostCompared) {
+        const isOne = oneOf(values);
+        const isRest = compile({ ...expression, of: expression.of.filter(({ kind }) => kind !== 'value') });
+        return (parameters) => isOne(parameters) || isRest(parameters);
+      }
       const parts = expression.of.map(compile);
       return (parameters) => {
         for (const part of parts) if (part(parameters)) return true;
@@ -413,19 +450,16 @@ function canonicalText(expression: Expression): string {
   }
 }
 
-/**
- * One key with the one value of it that can match at all, or undefined where there is no such pair. Of several pairs the
- * lowest, so that equal canonical keys give equal pairs.
- */
-function requiredPair(expression: Expression): Constraints['required'] {
+/** Of several lists that would do the one with the fewest pairs. */
+function requiredPairs(expression: Expression): readonly Pair[] | undefined {
   switch (expression.kind) {
     case 'value':
-      return { key: expression.key, value: expression.value };
+      return [expression];
     case 'and':
-      return lowest(expression.of.map(requiredPair));
+      return shortest(expression.of.map(requiredPairs));
     case 'or': {
-      const [only, ...others] = expression.of;
-      return only !== undefined && others.length === 0 ? requiredPair(only) : undefined;
+      const pairs = expression.of.map(requiredPairs);
+      return pairs.every((each) => each !== undefined) ? pairs.flat() : undefined;
     }
     case 'all':
     case 'exists':
@@ -437,15 +471,25 @@ function requiredPair(expression: Expression): Constraints['required'] {
   }
 }
 
-function lowest(pairs: readonly Constraints['required'][]): Constraints['required'] {
+function shortest(lists: readonly Constraints['required'][]): Constraints['required'] {
   let found: Constraints['required'];
-  for (const pair of pairs) {
-    if (pair === undefined) continue;
-    if (found === undefined || pair.key < found.key || (pair.key === found.key && pair.value < found.value))
-      found = pair;
+  for (const list of lists) {
+    if (list === undefined) continue;
+    const isBetter = found === undefined || list.length < found.length || isLower(list, found);
+    if (isBetter) found = list;
   }
   return found;
 }
+
+/** Of lists of one pair: so that expressions with the same pairs require the same one. */
+function isLower([a, ...others]: readonly Pair[], [b, ...more]: readonly Pair[]): boolean {
+  if (a === undefined || b === undefined || others.length + more.length > 0) return false;
+  return a.key < b.key || (a.key === b.key && a.value < b.value);
+}
+
+/** The one parameter that every matching set has; undefined: there is none, or one of several. */
+export const onlyRequired = ({ required }: Constraints): Pair | undefined =>
+  required?.length === 1 ? required[0] : undefined;
 
 /** No constraints: matches every set of parameters. */
 export const UNCONSTRAINED: Constraints = constraints({ kind: 'all' }, new Uint8Array(0));

@@ -12,7 +12,7 @@ type ByValue = Map<string, Set<ParametersKey>>;
 
 /**
  * Values by parameter set, found by the constraints that the set must match: a variant that requires `env == "prod"`
- * costs only the sets with that pair, not all of them.
+ * costs only the sets with that pair, not all of them, and one of many values those with one of them.
  */
 export class ParameterIndex<T> {
   readonly #entries = new Map<ParametersKey, { readonly parameters: Parameters; value: T }>();
@@ -58,9 +58,15 @@ export class ParameterIndex<T> {
       }
       return;
     }
-    for (const key of this.#valuesOf(required.key)?.get(required.value) ?? []) {
-      const entry = this.#entries.get(key);
-      if (entry !== undefined && constraints.matches(entry.parameters)) yield entry.value;
+    // A set may have several of them.
+    const seen = required.length > 1 ? new Set<ParametersKey>() : undefined;
+    for (const { key: of, value: is } of required) {
+      for (const key of this.#valuesOf(of)?.get(is) ?? []) {
+        const entry = this.#entries.get(key);
+        if (entry === undefined || seen?.has(key) === true) continue;
+        seen?.add(key);
+        if (constraints.matches(entry.parameters)) yield entry.value;
+      }
     }
   }
 

@@ -1,4 +1,5 @@
 import type { ConstraintsKey } from './brand.ts';
+import { onlyRequired } from './constraints.ts';
 import { deleteIn, getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import type { Variant } from './resource.ts';
@@ -111,7 +112,7 @@ class Several<T extends Constrained> {
     if (this.#list === undefined) return this.#index?.match(parameters, most) ?? [];
     const found: T[] = [];
     for (const variant of this.#list) {
-      const { required } = variant.constraints;
+      const required = onlyRequired(variant.constraints);
       if (required !== undefined && parameters.entries.get(required.key) !== required.value) continue;
       if (variant.constraints.matches(parameters)) found.push(variant);
     }
@@ -132,7 +133,7 @@ class Several<T extends Constrained> {
 /** Variants found by the parameter that each requires, so that a match looks only at the likely ones. */
 class RequiredIndex<T extends Constrained> {
   readonly #byRequired = new Map<string, Map<string, Set<T>>>();
-  /** Those that require no one parameter. */
+  /** Those that require no one parameter: by one of several, which may be thousands, none is found. */
   readonly #rest = new Set<T>();
 
   constructor(variants: Iterable<T>) {
@@ -140,7 +141,7 @@ class RequiredIndex<T extends Constrained> {
   }
 
   add(variant: T): void {
-    const { required } = variant.constraints;
+    const required = onlyRequired(variant.constraints);
     if (required === undefined) {
       this.#rest.add(variant);
       return;
@@ -150,7 +151,7 @@ class RequiredIndex<T extends Constrained> {
   }
 
   delete(variant: T): void {
-    const { required } = variant.constraints;
+    const required = onlyRequired(variant.constraints);
     if (required === undefined) {
       this.#rest.delete(variant);
       return;

@@ -2,7 +2,7 @@ import type { Side } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { assignmentType, endpointsIn } from '../model/cluster.ts';
-import { areDisjoint, type Constraints } from '../model/constraints.ts';
+import { areDisjoint, type Constraints, onlyRequired } from '../model/constraints.ts';
 import { includes, nameKey } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
@@ -382,8 +382,10 @@ class Variants {
 const byEndpoints = (a: HeldVariant, b: HeldVariant): number => countIn(b.variant) - countIn(a.variant);
 
 /** Each requires another value of one parameter. */
-const haveOtherPairs = ({ required: a }: Constraints, { required: b }: Constraints): boolean =>
-  a?.key === b?.key && a?.value !== b?.value;
+function haveOtherPairs(one: Constraints, other: Constraints): boolean {
+  const [a, b] = [onlyRequired(one), onlyRequired(other)];
+  return a?.key === b?.key && a?.value !== b?.value;
+}
 
 /** Of one session. */
 function lossObjections(

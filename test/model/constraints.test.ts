@@ -159,7 +159,25 @@ describe('constraints: matching', () => {
     fc.assert(property, { numRuns: 15_000 });
   });
 
-  it('§5 whatever matches has the required parameter', () => {
+  it('§5 many values, which are looked up, match as a few do', () => {
+    const several = (of: (value: string) => Tree): Tree[] =>
+      Array.from({ length: 20 }, (_, at) => of(String(at)));
+    const wide = fc
+      .tuple(treeArbitrary, fc.constantFrom('a', 'b', 'c'), fc.boolean(), fc.boolean())
+      .map(([tree, key, isAnd, isNot]) => {
+        const parts = several((value) => (isNot ? not(equal(key, value)) : equal(key, value)));
+        return isAnd ? and(tree, ...parts) : or(...parts, tree);
+      });
+    const values = fc.array(fc.tuple(fc.constantFrom('a', 'b', 'c'), fc.constantFrom('', '7', '20')));
+    const property = fc.property(wide, values, (tree, parameters) => {
+      const decoded = fromBinary(DynamicParameterConstraintsSchema, encode(tree));
+      const interned = internParameters(parameters);
+      return parse(tree).matches(interned) === naive(decoded, new Map(interned.entries));
+    });
+    fc.assert(property, { numRuns: 5_000 });
+  });
+
+  it('§5 whatever matches has one of the required parameters', () => {
     const property = fc.property(treeArbitrary, parametersArbitrary, (tree, entries) => {
       const constraints = parse(tree);
       const parameters = internParameters(entries);
@@ -167,7 +185,7 @@ describe('constraints: matching', () => {
       return (
         required === undefined ||
         !constraints.matches(parameters) ||
-        parameters.entries.get(required.key) === required.value
+        required.some(({ key, value }) => parameters.entries.get(key) === value)
       );
     });
     fc.assert(property, { numRuns: 5_000 });
@@ -182,6 +200,15 @@ describe('constraints: matching', () => {
     expect(found).to.equal(200_000);
     expect(cpuSeconds() - before).to.be.below(1);
   });
+
+  it('nor do 50,000 values take longer than a few', () => {
+    const values = Array.from({ length: 50_000 }, (_, at) => equal('v', String(at)));
+    const constraints = parse(or(...values));
+    const before = cpuSeconds();
+    for (let i = 0; i < 20_000; i++) expect(constraints.matches(given({ v: 'x' }))).to.equal(false);
+    // One after the other they took some seconds.
+    expect(cpuSeconds() - before).to.be.below(1);
+  });
 });
 
 describe('constraints: what is required', () => {
@@ -191,16 +218,18 @@ describe('constraints: what is required', () => {
     ['a part of AND in AND', and(exists('b'), and(not(exists('c')), equal('a', '1'))), 'a=1'],
     ['the only part of OR', or(equal('a', '1')), 'a=1'],
     ['the lowest of several', and(equal('b', '1'), equal('a', '2')), 'a=2'],
-    ['OR of two', or(equal('a', '1'), equal('a', '2')), undefined],
+    ['one of two', or(equal('a', '1'), equal('a', '2')), 'a=1,a=2'],
+    ['the fewest', and(or(equal('a', '1'), equal('a', '2')), equal('b', '1')), 'b=1'],
+    ['OR of a value and no value', or(equal('a', '1'), exists('a')), undefined],
     ['NOT', not(equal('a', '1')), undefined],
     ['exists', exists('a'), undefined],
-    ['empty OR', or(), undefined],
+    ['empty OR', or(), ''],
     ['nothing', unset(), undefined],
   ];
   for (const [name, tree, expected] of table)
     it(`${name}: ${expected ?? 'nothing'}`, () => {
       const { required } = parse(tree);
-      expect(required && `${required.key}=${required.value}`).to.equal(expected);
+      expect(required?.map(({ key, value }) => `${key}=${value}`).join()).to.equal(expected);
     });
 });
 
@@ -305,7 +334,7 @@ describe('constraints: the stamp of a session', () => {
     expect(stamp.matches(given({ env: 'prod' }))).to.equal(true);
     expect(stamp.matches(given({ env: 'prod', v: '' }))).to.equal(false);
     expect(stamp.matches(given({ env: 'test' }))).to.equal(false);
-    expect(stamp.required).to.deep.equal({ key: 'env', value: 'prod' });
+    expect(stamp.required).to.deep.equal([{ kind: 'value', key: 'env', value: 'prod' }]);
   });
 
   it('no keys: unconstrained', () => {

@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { ParameterIndex } from '../../src/model/parameter-index.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import { heapAfterCollection } from '../support/heap.ts';
-import { and, compiled, exists, is, not } from '../support/variants.ts';
+import { and, compiled, exists, is, not, or } from '../support/variants.ts';
 
 const keys = fc.constantFrom(...Array.from({ length: 24 }, (_, index) => `k${index}`));
 const values = fc.constantFrom('a', 'b');
@@ -15,6 +15,10 @@ const constraints = fc.oneof(
   fc
     .tuple(keys, values, keys)
     .map(([key, value, other]) => compiled(and(is(key, value), not(exists(other))))),
+  // More than one of them may be in a set.
+  fc
+    .array(fc.tuple(keys, values), { minLength: 2, maxLength: 12 })
+    .map((pairs) => compiled(or(...pairs.map(([key, value]) => is(key, value))))),
 );
 const steps = fc.array(
   fc.oneof(
