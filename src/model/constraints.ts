@@ -1,7 +1,7 @@
 import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
 import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
-import { onceFor } from './maps.ts';
+import { getOrMake, onceFor } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 
