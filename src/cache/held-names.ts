@@ -295,10 +295,11 @@ export class HeldNames implements Gate {
     const content = contentIn(table?.resource(name, column));
     // Columns keep what an ended wildcard has shown: that upstream shows it to none any more is no removal.
     const isEnded = ({ constraints }: Variant): boolean => table?.interests.hasWildcard(constraints) !== true;
-    return content.map((one) => {
-      if (!isHeldByWildcard(one) || !isEnded(one.variant)) return one;
-      return { ...one, holders: one.holders.filter(({ role }) => role !== 'wildcard') };
+    const withoutEnded = ({ variant, holders }: HeldVariant): HeldVariant => ({
+      variant,
+      holders: holders.filter(({ role }) => role !== 'wildcard'),
     });
+    return content.map((one) => (isHeldByWildcard(one) && isEnded(one.variant) ? withoutEnded(one) : one));
   }
 
   judgedContent(
