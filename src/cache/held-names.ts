@@ -20,7 +20,6 @@ import {
   type HeldVariant,
   type IsQueued,
   type IsStopped,
-  isHeldByWildcard,
   type PendingChange,
   type PendingName,
   type ReleasedSize,
@@ -291,27 +290,20 @@ export class HeldNames implements Gate {
   }
 
   contentOf(type: TypeUrl, name: ResourceName, column: Column): readonly HeldVariant[] {
-    const table = this.#tables.get(type);
-    const content = contentIn(table?.resource(name, column));
-    // Columns keep what an ended wildcard has shown: that upstream shows it to none any more is no removal.
-    const isEnded = ({ constraints }: Variant): boolean => table?.interests.hasWildcard(constraints) !== true;
-    const withoutEnded = ({ variant, holders }: HeldVariant): HeldVariant => ({
-      variant,
-      holders: holders.filter(({ role }) => role !== 'wildcard'),
-    });
-    return content.map((one) => (isHeldByWildcard(one) && isEnded(one.variant) ? withoutEnded(one) : one));
+    return contentIn(this.#tables.get(type)?.resource(name, column));
   }
 
-  judgedContent(
-    type: TypeUrl,
-    name: ResourceName,
-    column: Exclude<Column, 'released'> = 'canary',
-  ): readonly HeldVariant[] {
+  judgedContent(type: TypeUrl, name: ResourceName, column: Column = 'canary'): readonly HeldVariant[] {
     const table = this.#tables.get(type);
     const shown = this.contentOf(type, name, column);
     const keys = new Set(shown.map(({ variant }) => variant.constraints.key));
     const last = table?.saidLast(name).filter(([key]) => !keys.has(key)) ?? [];
-    return [...shown, ...last.map(([, { variant, holders }]) => ({ variant, holders }))];
+    // Columns keep what an ended wildcard has shown.
+    const isThere = ({ constraints }: Variant): boolean => table?.interests.hasWildcard(constraints) === true;
+    return [...shown, ...last.map(([, one]) => one)].map(({ variant, holders }) => ({
+      variant,
+      holders: isThere(variant) ? holders : holders.filter(({ role }) => role !== 'wildcard'),
+    }));
   }
 
   /** For a commit that is recorded. */

@@ -164,8 +164,8 @@ export interface Gate {
   removals(filter?: Scope): RemovalCount;
   /** What a side has under a name, or what upstream says. */
   contentOf(type: TypeUrl, name: ResourceName, column: Side | 'said'): readonly HeldVariant[];
-  /** What canaries have under a name, or what upstream says; and what those had who have left. */
-  judgedContent(type: TypeUrl, name: ResourceName, column?: 'canary' | 'said'): readonly HeldVariant[];
+  /** The same (left out: of canaries) with what those had who have left, and as wildcards show it that are there. */
+  judgedContent(type: TypeUrl, name: ResourceName, column?: Side | 'said'): readonly HeldVariant[];
   /** Called after both sides have seen the commit. The function returned ends it. */
   onChanged(listener: (change: PendingChange) => void): () => void;
 }

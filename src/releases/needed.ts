@@ -149,9 +149,9 @@ const isRemoved = (gate: Contents, one: PendingName): boolean =>
 const isSeenRemoved = (gate: Contents, one: PendingName): boolean =>
   one.masked === undefined && hasLost(gate, one, 'canary');
 
-/** Of what everybody has. That clients have left is no loss. */
+/** Of what everybody has. That clients have left, or that a wildcard has ended, is no loss. */
 const hasLost = (gate: Contents, { type, name }: PendingName, column: 'said' | 'canary'): boolean =>
-  isLacking(gate.judgedContent(type, name, column), gate.contentOf(type, name, 'released'));
+  isLacking(gate.judgedContent(type, name, column), gate.judgedContent(type, name, 'released'));
 
 function referencesOfAll(
   gate: Contents,

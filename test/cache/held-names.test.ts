@@ -494,7 +494,7 @@ describe('held names', () => {
     setting.want('*', inProd);
     setting.apply({ puts: [cluster('a', '1')] });
     setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1', { constraints: prod })] });
-    expect(setting.pending()).to.equal('a');
+    expect(setting.members('released', inProd)).to.equal('a');
     const { name, constraints: from } = gone('a');
     const moves = [{ holder: namedHolder, name, from, to: prod }];
     setting.store.restamp({ type: cds, moves, unresolved: [] });
