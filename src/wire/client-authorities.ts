@@ -99,6 +99,7 @@ export class ClientAuthorities {
     if (depth > maxChainLength) return undefined;
     let issuers: number | undefined;
     for (const issuer of [...this.#own, ...this.#seen.values()]) {
+      if (issuers !== undefined && issuers >= own) break;
       const mayIssue = issuer.ca || this.#roots.includes(issuer);
       const until = mayIssue && isIssued(certificate, issuer) ? this.#until(issuer, depth) : undefined;
       if (until !== undefined) issuers = Math.max(issuers ?? 0, until);
@@ -113,8 +114,7 @@ export class ClientAuthorities {
     // While its own chain is followed: two certificates may have issued each other.
     this.#ends.set(fingerprint256, undefined);
     const until = this.#validUntil(issuer, depth + 1);
-    if (until === undefined) this.#ends.delete(fingerprint256);
-    else this.#ends.set(fingerprint256, until);
+    this.#ends.set(fingerprint256, until);
     return until;
   }
 
