@@ -106,7 +106,7 @@ export interface DownstreamServices {
     take(owner: object, account: Account, subscribed: Iterable<Subscribed>): number | string;
     release(owner: object): void;
   };
-  /** The same. */
+  /** Who may open a stream, and how many. Left out: nothing bounds them. */
   readonly places?: StreamPlaces | undefined;
   /** Requests with so many bytes of names, locators and versions are handled over several turns. Left out: 32 KiB. */
   readonly largeRequestBytes?: number;

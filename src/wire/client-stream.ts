@@ -56,8 +56,9 @@ export class OpenStreams<Stream extends ClientStream<unknown>> extends Map<strin
   /** It is over. */
   override delete(id: string): boolean {
     const stream = this.get(id);
+    const isDeleted = super.delete(id);
     if (stream !== undefined) this.places?.streamClosed(stream.peer);
-    return super.delete(id);
+    return isDeleted;
   }
 
   /** Ends the newest: they took more than there are places. */
