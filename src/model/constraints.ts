@@ -318,11 +318,14 @@ function areApart(a: Expression, b: Expression): boolean {
 }
 
 /** Its parts, and theirs. */
-const sizeOf: (one: Expression) => number = onceFor((one) => {
-  if (one.kind === 'not') return sizeOf(one.of);
+function partsIn(one: Expression): number {
+  if (one.kind === 'not') return partsIn(one.of);
   if (one.kind !== 'or' && one.kind !== 'and') return 1;
-  return one.of.reduce((sum, part) => sum + sizeOf(part), 1);
-});
+  return one.of.reduce((sum, part) => sum + partsIn(part), 1);
+}
+
+/** Kept of whole expressions alone: one may have tens of thousands of parts. */
+const sizeOf = onceFor(partsIn);
 
 /** All of which must match; undefined: it has no such parts. */
 function partsOf(one: Expression): readonly Expression[] | undefined {

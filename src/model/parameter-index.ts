@@ -52,7 +52,8 @@ export class ParameterIndex<T> {
   /** The values whose parameter sets match these constraints. */
   *matching(constraints: Constraints): Iterable<T> {
     const required = constraints.required;
-    if (this.#entries.size <= maxScanned || required === undefined) {
+    // By whichever there are fewer of: sets, or values that they may have.
+    if (required === undefined || this.#entries.size <= Math.max(maxScanned, required.length)) {
       for (const { parameters, value } of this.#entries.values()) {
         if (constraints.matches(parameters)) yield value;
       }
