@@ -389,21 +389,24 @@ function sampleOf({ store }: Relay, type: TypeUrl, selector: Selector) {
   const table = store.tables.get(type);
   const names: (readonly Constraints[])[] = [];
   let [looked, sampled, bytes] = [0, 0, 0];
+  let isCut = false;
   const covered = isCollection(selector) ? table?.names(selector) : table?.namesOf(selector);
   for (const name of covered ?? []) {
-    const isOver = looked++ === most.sampled || sampled >= most.sampled || bytes > most.bytes;
+    const isOver = looked++ === most.sampled || sampled >= most.sampled;
     if (isOver) return { names, isCut: true };
     const variants = table?.resources.get(name)?.variants.all() ?? [];
     const shown = selector === WILDCARD ? variants.filter(isHeldByWildcard) : variants;
     const fitting = shown.slice(0, most.sampled).filter(({ constraints }) => {
       // One may list thousands of values, and each is compared with what the client has.
-      bytes += constraints.bytes.length;
-      return bytes <= most.bytes;
+      const isFitting = bytes + constraints.bytes.length <= most.bytes;
+      if (isFitting) bytes += constraints.bytes.length;
+      else isCut = true;
+      return isFitting;
     });
     names.push(fitting.map(({ constraints }) => constraints));
     sampled += variants.length;
   }
-  return { names, isCut: bytes > most.bytes };
+  return { names, isCut };
 }
 
 /** Empty: no other parameters are known that have something. */
