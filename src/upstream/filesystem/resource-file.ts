@@ -70,7 +70,7 @@ const mostYaml = 16 * MiB;
  * For each alias the reader goes through all anchors and aliases, and for one inside of what has an anchor through the
  * whole document: so many, and so many times its characters.
  */
-const mostAliases = { all: 5000, insideAnchors: 100_000_000 };
+const mostAliases = { all: 5000, insideAnchors: 500_000_000 };
 const mostBinary = 128 * MiB;
 
 /**
@@ -213,7 +213,9 @@ function parseYaml(bytes: Uint8Array): Parsed {
     });
     if (twice !== undefined) return refuse(keysNotUnique, placeIn(twice.range?.[0] ?? 0));
     if (aliases > mostAliases.all || insideAnchors * text.value.length > mostAliases.insideAnchors)
-      return refuse(`its ${aliases} aliases are too many: write what they stand for`);
+      return refuse(
+        `its ${aliases} aliases are too many for its ${text.value.length} characters: write what they stand for`,
+      );
     const json: unknown = document.toJS();
     const parsed = fromJsonValue(json, placeAt);
     if (!parsed.ok) return parsed;

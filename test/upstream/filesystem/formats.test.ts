@@ -169,7 +169,7 @@ describe('upstream/filesystem formats', () => {
     const many = (count: number): string =>
       Array.from({ length: count }, (_, at) => `- &a${at} x\n- *a${at}\n`).join('');
     expect(problem('a.yaml', `resources: []\nx:\n${many(5001)}`)).to.contain('5001 aliases are too many');
-    const inside = `resources: []\nx: &x\n${many(500)}y: *x\nz:\n${'- x\n'.repeat(100_000)}`;
+    const inside = `resources: []\nx: &x\n${many(500)}y: *x\nz:\n${'- x\n'.repeat(300_000)}`;
     expect(problem('a.yaml', inside)).to.contain('501 aliases are too many');
     const outside = inside.replace('&x', '').replace('*x', '1');
     expect(problem('a.yaml', outside)).to.match(/key "x" is unknown/);
