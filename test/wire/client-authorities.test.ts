@@ -126,6 +126,24 @@ describe('authorities of client certificates', () => {
     expect(cpuSeconds() - before).to.be.below(0.5);
   });
 
+  it('look at each of many ways to a root that is gone once', () => {
+    const authorities = new ClientAuthorities(bundle(one));
+    let [above] = [one];
+    for (const name of ['first', 'second', 'third']) {
+      const key = authority(name, above);
+      const again = { name, authority: true, key, issuer: above };
+      for (const each of Array.from({ length: 8 }, () => issueCertificate(again)))
+        authorities.remember([read(each)]);
+      above = key;
+    }
+    const issued = read(leaf(above));
+    expect(authorities.vouchFor(issued)).to.equal(true);
+    authorities.replace(bundle(other));
+    const before = cpuSeconds();
+    for (let at = 0; at < 100; at++) expect(authorities.vouchFor(issued)).to.equal(false);
+    expect(cpuSeconds() - before).to.be.below(0.5);
+  });
+
   it('keep no certificates of other clients, which would drive the intermediates out', () => {
     const authorities = new ClientAuthorities(bundle(one));
     for (const behind of [middle, ...Array.from({ length: 257 }, () => leaf(one))])
