@@ -178,6 +178,17 @@ describe('history', () => {
     expect(backTo(empty.history, 0, type, new Map()).get(shop)).to.deep.equal([]);
   });
 
+  it('what waits is not what was said first, though nothing of the type is left but what a rollback keeps away', () => {
+    const { history, commit, put, released, said } = world(large);
+    put(shop, 'a', 'said');
+    commit([shop]);
+    const back = () => backTo(history, 0, type, new Map()).get(shop);
+    expect([verdictOf(history.last() ?? { names: [] }), back()]).to.deep.equal(['PENDING', []]);
+    released.set(shop, said.get(shop) ?? NO_CONTENT);
+    commit([shop]);
+    expect([verdictOf(history.last() ?? { names: [] }), back()]).to.deep.equal(['RELEASED', []]);
+  });
+
   for (const protocol of ['SotW', 'delta'])
     describe(`a rollback takes nothing from clients that have come since, over ${protocol}`, () => {
       const inEnv = (env: string): Parameters => internParameters([['env', env]]);
