@@ -341,16 +341,16 @@ const isSettled = ({ name, verdict }: ChangedName, settled: Settled): boolean =>
 
 function changedName(
   name: ResourceName,
-  { before: { released: before }, first }: ContentChange,
+  { before: { released: before }, saidFirst }: ContentChange,
   now: Content,
   verdict: ChangedName['verdict'],
   isUnknown = false,
 ): ChangedName {
   // What everybody has instead of what waits is known.
   const areFirst = isUnknown && verdict === 'RELEASED';
-  const wasSaidFirst = ({ variant }: ChangedVariant): boolean =>
-    areFirst || first.has(variant.constraints.key);
-  const after = now.map((held) => (wasSaidFirst(held) ? { ...held, first: true } : held));
+  const isFirst = ({ variant }: ChangedVariant): boolean =>
+    areFirst || saidFirst.has(variant.constraints.key);
+  const after = now.map((held) => (isFirst(held) ? { ...held, first: true } : held));
   const change = before.length === 0 ? 'ADDED' : after.length === 0 ? 'REMOVED' : 'CHANGED';
   const bytes = after.reduce((sum, { variant }) => sum + (variant.payload?.bytes.length ?? 0), 0);
   return { name, change, bytes, verdict, content: { before, after } };

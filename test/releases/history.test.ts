@@ -78,12 +78,12 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   );
   const recorder = new Recorder(history, clock, () => true);
   const seen = new Map<ResourceName, Snapshot>();
-  const look = (name: ResourceName, first: ReadonlySet<ConstraintsKey>): ContentChange => {
+  const look = (name: ResourceName, saidFirst: ReadonlySet<ConstraintsKey>): ContentChange => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
     const side = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
     const after = { ...side, canary: judged.get(name) ?? (discarded.has(name) ? side.released : side.said) };
     seen.set(name, after);
-    return { before, after, first };
+    return { before, after, saidFirst };
   };
   const commit = (
     names: readonly ResourceName[],
