@@ -228,8 +228,9 @@ function reportingClient(
       const candidates = reporting(upstreams);
       const named = candidates.filter(({ name }) => own.has(name));
       const chosen = found.size === 0 && named.length === 0 ? candidates.slice(0, 1) : named;
-      // Where no control plane takes reports, `rollout.traffic` asks for them.
-      const receiving = candidates.length > 0 ? chosen : upstreams.filter(({ name }) => own.has(name));
+      // Where no control plane of its own takes reports, `rollout.traffic` asks for them.
+      const isAsked = chosen.length === 0 && traffic.intervalMs !== undefined;
+      const receiving = isAsked ? upstreams.filter(({ name }) => own.has(name)) : chosen;
       const received = receiving.map(({ name }) => core.metrics.count.loadReports('received', name));
       const given = client.derived(undefined);
       const targets = chosen.map(({ name, variants }) => ({

@@ -29,6 +29,7 @@ import { type Interest, type Move, type Restamp, type Transaction, WILDCARD } fr
 import { typeInfo } from '../model/types.ts';
 import { CachedResource, contentIn, sameVariants, type VariantsOf, variantsOf } from './cached-resource.ts';
 import { HeldTransaction, isFrozen, joinWildcards } from './held-transaction.ts';
+import type { Interests } from './interests.ts';
 import type { Column, HeldName, TypeTable, TypeTables } from './type-table.ts';
 import { CommitChanges, type Recorded } from './update.ts';
 
@@ -386,7 +387,7 @@ export class HeldNames implements Gate {
 
   #replace(table: TypeTable, name: ResourceName, variants: readonly HeldVariant[]): void {
     const before = table.resource(name, 'released');
-    const shown = resourceOf(variants, before);
+    const shown = resourceOf(variants, before, table.interests);
     const released = withErrorsOf(before, shown.copy());
     const canary = withErrorsOf(table.resource(name, 'canary'), shown.copy());
     const since = this.#tables.options.clock.monotonic();
@@ -444,15 +445,37 @@ export class HeldNames implements Gate {
 }
 
 /** These variants of an earlier time. Their TTLs were for that time. Of several that match, who has one of them now keeps it. */
-function resourceOf(variants: readonly HeldVariant[], before: CachedResource | undefined): CachedResource {
+function resourceOf(
+  variants: readonly HeldVariant[],
+  before: CachedResource | undefined,
+  interests: Interests,
+): CachedResource {
   const cached = new CachedResource();
-  if (before !== undefined) cached.order = before.order;
   for (const { variant: earlier, holders } of variants) {
     const variant = earlier.ttl === undefined ? earlier : { ...earlier, ttl: undefined };
     cached.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
   }
-  cached.restoreBindings(before?.bindings ?? []);
+  if (before === undefined) return cached;
+  cached.order = before.order;
+  cached.restoreBindings(before.bindings ?? []);
+  bindOnly(cached, before, interests);
   return cached;
+}
+
+/** Who had no choice before has no binding, and may have one now. */
+function bindOnly(cached: CachedResource, before: CachedResource, interests: Interests): void {
+  if (cached.variants.size < 2) return;
+  // Each asked for once: of thousands of variants all may match.
+  const all = before.variants
+    .all()
+    .values()
+    .flatMap(({ variant }) => interests.seeingVariant(variant));
+  for (const parameters of new Set(all.map(({ interest }) => interest.parameters))) {
+    const [own, ...others] = before.variants.match(parameters, 2);
+    const kept = own && cached.variants.get(own.constraints.key);
+    if (kept !== undefined && others.length === 0 && cached.hasChoice(parameters))
+      cached.bind(parameters, kept);
+  }
 }
 
 /** The errors beside what a side sees already stay: they have been told. */

@@ -73,8 +73,7 @@ export class Interests {
 
   /** Whether a wildcard would show a variant with these constraints. */
   hasWildcard(constraints: Constraints): boolean {
-    for (const _ of this.named(WILDCARD)?.matching(constraints) ?? []) return true;
-    return false;
+    return this.#wildcards(constraints).some(() => true);
   }
 
   /** Every interest that sees a variant of this name: by name, wildcard or glob. */
@@ -89,30 +88,46 @@ export class Interests {
       yield* this.named(resourceName(alias))?.matching(variant.constraints) ?? [];
   }
 
-  /**
-   * Of what is new in `now`: variants for those whom nothing had been answered, and who had nothing of the name. `answered`:
-   * interests that were answered with it. A wildcard over delta is answered later.
-   */
-  first(before: Content, now: Content, answered: ReadonlySet<Interest>): ReadonlySet<ConstraintsKey> {
-    // As it is where contents change.
-    if (before.length === now.length && now.every((held, at) => keyOf(held) === keyOf(before[at] ?? held)))
-      return none;
-    const known = new Set(before.map(keyOf));
-    const isFirst = (held: HeldVariant): boolean =>
-      !known.has(keyOf(held)) && this.#isFirst(held, before, answered);
-    return new Set(now.filter(isFirst).map(keyOf));
+  /** The same without wildcards. */
+  *#naming({ name, aliases, constraints }: Seen): IteratorObject<InterestState, undefined> {
+    for (const selector of [...selectorsOver(name), ...aliases.map(resourceName)])
+      if (selector !== WILDCARD) yield* this.named(selector)?.matching(constraints) ?? [];
   }
 
-  #isFirst(held: HeldVariant, before: Content, answered: ReadonlySet<Interest>): boolean {
-    const isMember = isHeldByWildcard(held);
-    let isNew = false;
-    for (const { interest, answer } of this.seeingVariant(held.variant)) {
-      const { selector, parameters } = interest;
-      if (selector === WILDCARD && !isMember) continue;
-      if (answer !== undefined && !answered.has(interest)) return false;
-      isNew ||= !before.some(({ variant }) => variant.constraints.matches(parameters));
-    }
-    return isNew;
+  *#wildcards(constraints: Constraints): IteratorObject<InterestState, undefined> {
+    yield* this.named(WILDCARD)?.matching(constraints) ?? [];
+  }
+
+  /**
+   * What a commit says first: of what is new in `now`, variants for those whom nothing had been answered, and who had
+   * nothing of the name. `answered`: interests that were answered with it. A wildcard over delta is answered later.
+   */
+  saidFirst(answered: ReadonlySet<Interest>): (before: Content, now: Content) => ReadonlySet<ConstraintsKey> {
+    const wasAnswered = ({ interest, answer }: InterestState): boolean =>
+      answer !== undefined && !answered.has(interest);
+    // Looked at once: 40,000 names may have the same constraints, which a thousand wildcards match.
+    const wildcards = new Map<ConstraintsKey, boolean>();
+    const wasShown = (constraints: Constraints): boolean =>
+      getOrMake(wildcards, constraints.key, () => this.#wildcards(constraints).some(wasAnswered));
+    const isFirst = (held: HeldVariant, before: Content): boolean => {
+      const { variant } = held;
+      const isMember = isHeldByWildcard(held);
+      if (isMember && wasShown(variant.constraints)) return false;
+      if (this.#naming(variant).some(wasAnswered)) return false;
+      const hadNothing = ({ interest: { parameters } }: InterestState): boolean =>
+        !before.some((one) => one.variant.constraints.matches(parameters));
+      return (
+        this.#naming(variant).some(hadNothing) ||
+        (isMember && this.#wildcards(variant.constraints).some(hadNothing))
+      );
+    };
+    return (before, now) => {
+      // As it is where contents change.
+      if (before.length === now.length && now.every((held, at) => keyOf(held) === keyOf(before[at] ?? held)))
+        return none;
+      const known = new Set(before.map(keyOf));
+      return new Set(now.filter((held) => !known.has(keyOf(held)) && isFirst(held, before)).map(keyOf));
+    };
   }
 
   /** Whether any interest sees a variant, by its name or an alias. */

@@ -60,11 +60,10 @@ export class CommitChanges {
   get contents(): Commit['contents'] {
     if (this.#recorded === undefined) return undefined;
     const { snapshot, interests } = this.#recorded;
-    const answered = new Set(this.resolved);
+    const saidFirst = interests.saidFirst(new Set(this.resolved));
     const changed = this.#before.entries().map(([name, before]) => {
       const after = snapshot(name);
-      const first = interests.first(before.released, after.released, answered);
-      return [name, { before, after, first }] as const;
+      return [name, { before, after, saidFirst: saidFirst(before.released, after.released) }] as const;
     });
     return new Map(changed);
   }

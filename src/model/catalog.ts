@@ -61,7 +61,7 @@ export interface ContentChange {
    * Variants that everybody has since, for those whom nothing had been answered and who had nothing of the name: what they
    * had before is unknown.
    */
-  readonly first: ReadonlySet<ConstraintsKey>;
+  readonly saidFirst: ReadonlySet<ConstraintsKey>;
 }
 
 /** What one transaction changed. */

@@ -4,7 +4,10 @@ import type { HeldVariant } from './rollout.ts';
 
 /** One variant of a name. */
 export interface ChangedVariant extends HeldVariant {
-  /** After a change: what those whom it is for had before is unknown, and this was said to them first. */
+  /**
+   * After a change: it was said first (`ContentChange.saidFirst`, or nothing of the type had been said), so what those whom
+   * it is for had before is unknown. To who compares that is nothing; a rollback leaves it.
+   */
   readonly first?: boolean;
 }
 
@@ -43,7 +46,7 @@ export interface Change {
   readonly removed: number;
   /** All with bodies; else the first 1000. */
   readonly names: readonly ChangedName[];
-  /** What was asked or said of these names for the first time: nothing may have changed upstream. */
+  /** It adds names, and all of them were said first (`ChangedVariant.first`): nothing may have changed upstream. */
   readonly first: boolean;
   /** When everybody got it, in milliseconds since the epoch; undefined: not yet, or never. */
   readonly releasedAt: number | undefined;

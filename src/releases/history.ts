@@ -318,7 +318,7 @@ export function reachable(history: History, revision: number): Result<undefined,
 
 /**
  * What everybody had at a revision, of all names that have changed since; what is not in it is as it is now. The first
- * change of a name after the revision says what it was before. What was asked or said first is new to who compares.
+ * change of a name after the revision says what it was before. What was said first (`ChangedVariant.first`) was not there.
  */
 export function releasedAt(history: History, revision: number): StateAt {
   const state = new Map<TypeUrl, Map<ResourceName, Content>>();
@@ -332,8 +332,8 @@ export function releasedAt(history: History, revision: number): StateAt {
 
 /**
  * What a rollback to a revision gives everybody of a type, where they have this now. The first change of a variant after
- * the revision says what it was. What was said first stays so, as what there was before is unknown, which is not absent.
- * Of what the changes do not say, nothing changes.
+ * the revision says what it was. Unlike in `releasedAt`, what was said first stays: what there was before it is unknown,
+ * which is not absent. Of what the changes do not say, nothing changes.
  *
  *     revision 1: shop for prod 1
  *     revision 2: shop for prod 2

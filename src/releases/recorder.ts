@@ -139,7 +139,7 @@ export class Recorder {
     }
     if (resolved.length + names.length > 0) this.#known.add(type);
     if (names.length === 0) return;
-    const first = reason === '' && names.every(isFirst);
+    const first = reason === '' && names.every(isAllFirst);
     const upstream = hasSpoken ? upstreamOf(names) : '';
     this.#add({ type, names, first, upstream, reason }, receivedAt);
   }
@@ -341,12 +341,15 @@ const isSettled = ({ name, verdict }: ChangedName, settled: Settled): boolean =>
 
 function changedName(
   name: ResourceName,
-  { before: { released: before }, first }: ContentChange,
+  { before: { released: before }, saidFirst }: ContentChange,
   now: Content,
   verdict: ChangedName['verdict'],
   isUnknown = false,
 ): ChangedName {
-  const isFirst = ({ variant }: ChangedVariant): boolean => isUnknown || first.has(variant.constraints.key);
+  // What everybody has instead of what waits is known.
+  const areFirst = isUnknown && verdict === 'RELEASED';
+  const isFirst = ({ variant }: ChangedVariant): boolean =>
+    areFirst || saidFirst.has(variant.constraints.key);
   const after = now.map((held) => (isFirst(held) ? { ...held, first: true } : held));
   const change = before.length === 0 ? 'ADDED' : after.length === 0 ? 'REMOVED' : 'CHANGED';
   const bytes = after.reduce((sum, { variant }) => sum + (variant.payload?.bytes.length ?? 0), 0);
@@ -354,7 +357,7 @@ function changedName(
 }
 
 /** Nothing may have changed upstream. */
-const isFirst = ({ change, content }: ChangedName): boolean =>
+const isAllFirst = ({ change, content }: ChangedName): boolean =>
   change === 'ADDED' && content?.after.every(({ first }) => first === true) === true;
 
 function countsOf(names: readonly ChangedName[]): Pick<Change, 'added' | 'changed' | 'removed'> {

@@ -1007,6 +1007,34 @@ describe('held names', () => {
     setting.gate.replace(cds, new Map([[a, earlier]]));
     expect(seen()).to.deep.equal(['1 | 1', 'for all | for all']);
   });
+  for (const [what, selector, shared] of [
+    ['by its name', 'a', {}],
+    ['by an alias', 'shared', { aliases: ['shared'] }],
+    ['by a wildcard', '*', {}],
+  ] as const)
+    it(`nor does it give who has come since what they never had, where they match that too: ${what}`, () => {
+      const setting = new Setting();
+      const a = resourceName('a');
+      const says = (...puts: readonly Put[]): Commit =>
+        setting.apply({ holder: wildcardHolder, puts, complete: true });
+      setting.want(selector, inProd);
+      says(cluster('a', 'for all', shared));
+      const earlier = setting.gate.contentOf(cds, a, 'released');
+      const ofProd = cluster('a', 'prod', { constraints: prod, ...shared });
+      says(ofProd);
+      setting.gate.release();
+      setting.want(selector, inTest);
+      says(ofProd, cluster('a', 'test', { constraints: test, ...shared }));
+      const name = selector === '*' ? 'a' : selector;
+      const seen = () => [inProd, inTest].map((parameters) => setting.both(name, parameters));
+      expect(seen()).to.deep.equal(['prod | prod', 'test | test']);
+      const ofTest = setting.gate
+        .contentOf(cds, a, 'released')
+        .filter(({ variant }) => variant.constraints.key === test.key);
+      setting.gate.freeze({ type: cds });
+      setting.gate.replace(cds, new Map([[a, [...earlier, ...ofTest]]]));
+      expect(seen()).to.deep.equal(['for all | for all', 'test | test']);
+    });
   it('what a rollback has removed stays away until no freeze is left that may mean it', () => {
     const setting = new Setting();
     setting.want('*');

@@ -545,6 +545,29 @@ describe('store', () => {
     });
   });
 
+  it('what a commit says first costs names and wildcards, and not each for each', () => {
+    const lookedAt = (names: number): number => {
+      const store = new Store({
+        clock: new VirtualClock(),
+        ambiguous: () => {},
+        expiring: () => {},
+        recorded: true,
+      });
+      for (let at = 0; at < 100; at++) {
+        const parameters = internParameters([['own', `${at}`]]);
+        store.addInterest({ type: cds, selector: WILDCARD, parameters });
+      }
+      const puts = Array.from({ length: names }, (_, at) => cluster(`c${at}`, '1'));
+      const readers: unknown = Object.getPrototypeOf(Object.getPrototypeOf((function* () {})()));
+      if (typeof readers !== 'object' || readers === null) throw new Error('generators have no prototype');
+      return workOf(readers, ['next'], () => {
+        const { contents } = store.apply(transaction({ holder: wildcardHolder, type: cds, puts }));
+        const first = contents?.values().toArray() ?? [];
+        expect(first.map(({ saidFirst }) => saidFirst.size)).to.deep.equal(puts.map(() => 1));
+      });
+    };
+    expect(lookedAt(20) - lookedAt(10)).to.be.below(100);
+  });
   describe('aliases (protocol §4.8)', () => {
     const aliased = (name: string, content: string, ...aliases: string[]) =>
       cluster(name, content, UNCONSTRAINED, { aliases });

@@ -429,6 +429,28 @@ describe('load reports to several control planes', () => {
     });
   });
 
+  it('with rollout.traffic also what is of one that takes none is counted, for that one', async () => {
+    await using clusters = await new LoadPlane(asked).listen();
+    await using endpoints = await new LoadPlane(asked).listen();
+    await using relay = await RelayProcess.start({
+      upstreams: [
+        upstreamOf(clusters, 'clusters', { types: ['cds'] }),
+        upstreamOf(endpoints, 'endpoints', { types: ['eds'], load_reports: 'OFF' }),
+      ],
+      rollout: { traffic: { interval: '100ms' } },
+    });
+    await using xds = new XdsClient(relay.xds, 'delta', { node: { id: 'a' } });
+    xds.subscribe('eds', ['x']);
+    await eventually(async () => expect((await relay.clients())[0]?.types).to.have.lengthOf(1));
+    using client = new LoadReporter(relay.xds, 'a');
+    await eventually(() => expect(client.told.at(-1)?.sendAllClusters).to.equal(true));
+    client.report('shop', 1);
+    const received = (upstream: string) =>
+      relay.metric('load_reports_total', `direction="received",upstream="${upstream}"`);
+    await eventually(async () => expect(await received('endpoints')).to.equal(1));
+    expect([await received('clusters'), clusters.issued('shop')]).to.deep.equal([0, 0]);
+  });
+
   it('§5c.2 a type that the first has no service for is subscribed from the second, which gets the reports', async () => {
     await using perType = await new LoadPlane({ ...asked, clusters: ['a'] }).listen();
     await using aggregated = await new LoadPlane({ ...asked, clusters: ['b'] }).listen();

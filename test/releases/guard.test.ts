@@ -14,7 +14,7 @@ import { type Holder, type Put, transaction } from '../../src/model/transaction.
 import { Guard } from '../../src/releases/guard.ts';
 import { Judge, type RolloutSettings, unjudged } from '../../src/releases/judge.ts';
 import { waitingNames } from '../../src/releases/waiting.ts';
-import { any, namedHolder, put, type, when } from '../support/in-memory-relay.ts';
+import { any, namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { compiled, is, not } from '../support/variants.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { workOf } from '../support/work.ts';
@@ -84,8 +84,8 @@ class World {
   }
 
   /** As a file does, which is all of a type. */
-  replaces(url: TypeUrl, puts: readonly Put[]): void {
-    this.store.apply(transaction({ holder: namedHolder, type: url, puts, complete: true }));
+  replaces(url: TypeUrl, puts: readonly Put[], holder = namedHolder): void {
+    this.store.apply(transaction({ holder, type: url, puts, complete: true }));
     this.store.held.notify();
     this.look();
   }
@@ -530,4 +530,19 @@ describe('the guard: how much of a gated type changes', () => {
     world.store.apply(transaction({ holder: namedHolder, type: cds, removals }));
     expect(world.look()).to.match(/^1 of 4 cds/);
   });
+});
+
+it('the guard finds what an upstream gives as all that it has, and clients ask for by name', () => {
+  const world = new World({ maxGrowthPercent: 100 });
+  const says = (url: TypeUrl, puts: readonly Put[]): string => {
+    world.subscribes(url, letters);
+    world.replaces(url, puts, wildcardHolder);
+    return world.look();
+  };
+  says(eds, assignments(all(1)));
+  expect(says(eds, assignments({ ...all(1), a: 0, b: 0, c: 0 }))).to.match(/^3 of 10 eds/);
+  expect([world.empty('released'), world.empty('canary')]).to.deep.equal(['', 'abc']);
+  expect(says(eds, assignments(all(1)))).to.equal('');
+  says(cds, clusters(all(1000)));
+  expect(says(cds, clusters(all(3000)))).to.match(/^cds: 10,\d{3} bytes became 30,\d{3}/);
 });

@@ -78,12 +78,12 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   );
   const recorder = new Recorder(history, clock, () => true);
   const seen = new Map<ResourceName, Snapshot>();
-  const look = (name: ResourceName, first: ReadonlySet<ConstraintsKey>): ContentChange => {
+  const look = (name: ResourceName, saidFirst: ReadonlySet<ConstraintsKey>): ContentChange => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
     const side = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
     const after = { ...side, canary: judged.get(name) ?? (discarded.has(name) ? side.released : side.said) };
     seen.set(name, after);
-    return { before, after, first };
+    return { before, after, saidFirst };
   };
   const commit = (
     names: readonly ResourceName[],
@@ -176,6 +176,17 @@ describe('history', () => {
     empty.put(shop, 'a');
     empty.commit([shop]);
     expect(backTo(empty.history, 0, type, new Map()).get(shop)).to.deep.equal([]);
+  });
+
+  it('what waits is not what was said first, though nothing of the type is left but what a rollback keeps away', () => {
+    const { history, commit, put, released, said } = world(large);
+    put(shop, 'a', 'said');
+    commit([shop]);
+    const back = () => backTo(history, 0, type, new Map()).get(shop);
+    expect([verdictOf(history.last() ?? { names: [] }), back()]).to.deep.equal(['PENDING', []]);
+    released.set(shop, said.get(shop) ?? NO_CONTENT);
+    commit([shop]);
+    expect([verdictOf(history.last() ?? { names: [] }), back()]).to.deep.equal(['RELEASED', []]);
   });
 
   for (const protocol of ['SotW', 'delta'])
