@@ -1,7 +1,12 @@
 import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/between-relays.ts';
+import {
+  PASSES_VARIANTS,
+  UNKNOWN_NAMES,
+  UNKNOWN_WILDCARDS,
+  USER_AGENT,
+} from '../../src/wire/between-relays.ts';
 import {
   type DeltaClient,
   InMemoryRelay,
@@ -94,7 +99,7 @@ describe('a relay of variants below (client feature distributary.passes-variants
   });
 });
 
-describe('a relay below that is told which wildcards are unknown (client feature distributary.unknown-names)', () => {
+describe('a relay below that is told which wildcards are unknown (client feature distributary.unknown-wildcards)', () => {
   const all = [locator('*', { env: 'prod' }), locator('*', { env: 'prod', version: '2' })];
   const unknown = (client: DeltaClient): (readonly string[])[] =>
     client.received().map((response) => [
@@ -109,10 +114,11 @@ describe('a relay below that is told which wildcards are unknown (client feature
   for (const [what, features, said] of [
     [
       'the relay is told, until they are answered',
-      [UNKNOWN_NAMES],
+      [UNKNOWN_WILDCARDS],
       ['?* for 2 keys: distributary: not known yet'],
     ],
     ['another client is not', [], []],
+    ['a relay of an earlier build is not, which would take it for an answer', [UNKNOWN_NAMES], []],
   ] as const) {
     it(`§3.13 over delta ${what}`, () => {
       const relay = new InMemoryRelay();
