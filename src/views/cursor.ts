@@ -484,8 +484,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
-      if (change === undefined) continue;
-      const { response } = this.#compose(retryInput(this.#input(() => false)), [change]);
+      const response = change && this.#compose(retryInput(this.#input(() => false)), [change]).response;
       if (response !== undefined) return response;
     }
     return undefined;
@@ -556,11 +555,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Only this client has to be sent this: other cursors at its position get another response. */
   #needsOwnResponse(): boolean {
+    const { view, overlay } = this.#position ?? { view: this.#view, overlay: undefined };
     return (
-      ((this.#isDelta || this.#view.forms.length > 1) && this.#position?.overlay !== undefined) ||
+      view !== this.#view ||
       this.#claims !== undefined ||
       this.#owed !== undefined ||
-      (this.#position !== undefined && this.#position.view !== this.#view)
+      (overlay !== undefined && (this.#isDelta || view.forms.some(({ locator }) => locator)))
     );
   }
 
