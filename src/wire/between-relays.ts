@@ -1,6 +1,7 @@
 import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { type Constraints, stampConstraints } from '../model/constraints.ts';
 import { itsOwn, type LoadOrigin } from '../model/load.ts';
+import { onceFor } from '../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { Code } from './grpc-status.ts';
@@ -82,9 +83,10 @@ export function isUnknownName({ status }: { readonly status: Uint8Array }): bool
   return status.length === UNKNOWN_STATUS.length && Buffer.compare(status, UNKNOWN_STATUS) === 0;
 }
 
-/** In such an error of a wildcard or glob: for exactly which parameters. */
-export const exactly = (parameters: Parameters): Constraints =>
-  stampConstraints([...parameters.entries.keys()], parameters);
+/** In such an error of a wildcard or glob: for exactly which parameters. Each response asks again while it is unknown. */
+export const exactly = onceFor(
+  (parameters: Parameters): Constraints => stampConstraints([...parameters.entries.keys()], parameters),
+);
 
 /**
  * Client features of a relay that reports the load of its clients: how often it was added up, as a number at the end, and

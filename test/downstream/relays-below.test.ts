@@ -1,7 +1,9 @@
 import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
+import { internParameters } from '../../src/model/parameters.ts';
 import {
+  exactly,
   PASSES_VARIANTS,
   UNKNOWN_NAMES,
   UNKNOWN_WILDCARDS,
@@ -134,6 +136,11 @@ describe('a relay below that is told which wildcards are unknown (client feature
       expect(unknown(client)).to.deep.equal([['+a {env == "prod"} 1', '+b {} 1']]);
     });
   }
+});
+
+it('§3.13 what says for exactly which parameters a wildcard is unknown is made once', () => {
+  const parameters = internParameters([['env', 'prod']]);
+  expect(exactly(parameters)).to.equal(exactly(parameters));
 });
 
 describe('a relay below that is told what is unknown (client feature distributary.unknown-names)', () => {
