@@ -11,6 +11,7 @@ import {
 } from '../../src/wire/between-relays.ts';
 import {
   type DeltaClient,
+  envAndVersion,
   InMemoryRelay,
   namedHolder,
   nameOf,
@@ -21,7 +22,7 @@ import {
   UpstreamStream,
   when,
 } from '../support/in-memory-relay.ts';
-import { locator, told, wrapped } from '../support/variants.ts';
+import { locator, shown, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
 const prod = when({ env: 'prod' });
@@ -136,6 +137,20 @@ describe('a relay below that is told which wildcards are unknown (client feature
       expect(unknown(client)).to.deep.equal([['+a {env == "prod"} 1', '+b {} 1']]);
     });
   }
+});
+
+it('§3.13 a relay below is told of its own parameters, where trusted ones count instead', () => {
+  const relay = new InMemoryRelay({ rules: envAndVersion.map((rule) => ({ ...rule, trusted: true })) });
+  const client = relay.delta();
+  client.send('eds', {
+    node: node({ env: 'test' }, [UNKNOWN_WILDCARDS]),
+    resourceNamesSubscribe: ['a'],
+    resourceLocatorsSubscribe: [locator('*', { env: 'prod' }), locator('*', { zone: '2' })],
+  });
+  const resolved = [...relay.upstream.interests].filter(({ selector }) => selector === 'a');
+  relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'a', '1')], resolved });
+  const told = client.one().resourceErrors.flatMap(({ resourceName: of }) => (of ? shown(of) : []));
+  expect(told.toSorted()).to.deep.equal(['* {env == "prod"}', '* {zone == "2"}']);
 });
 
 it('§3.13 what says for exactly which parameters a wildcard is unknown is made once', () => {
