@@ -42,6 +42,8 @@ export interface ClientContext {
   readonly relay: boolean;
   /** A relay to which full-state responses say which names are unknown (`UNKNOWN_STATUS`, wire/via.ts). */
   readonly unknownNames: boolean;
+  /** A relay to which delta responses say which wildcards and globs are unknown. */
+  readonly unknownWildcards: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;
   /** Whose load it reports. */

@@ -93,7 +93,7 @@ export class TypeStream {
       ttl: client.ttl,
       constrained: services.constrained(),
       contentVersions: protocol === 'sotw' && services.contentVersions(),
-      unknownNames: client.unknownNames,
+      unknownNames: protocol === 'sotw' ? client.unknownNames : client.unknownWildcards,
       absencesUnsaid: protocol === 'delta' && client.isEnvoy && waitedFor.has(this.info.short),
     });
   }

@@ -18,7 +18,10 @@ export interface Encoding {
   readonly constrained: boolean;
   /** SotW version_info is `<upstream's>@<hash of the view>` (xds.sotw_versions: CONTENT). */
   readonly contentVersions: boolean;
-  /** A full state says which names are unknown, so none of them holds it back (protocol §3.13). */
+  /**
+   * A full state says which names are unknown, so none of them holds it back; delta says which wildcards and globs are
+   * (protocol §3.13).
+   */
   readonly unknownNames: boolean;
   /** Delta: what a client never had and is not there is not said to it (protocol §10.6). */
   readonly absencesUnsaid: boolean;

@@ -4,6 +4,7 @@ import { isVariant, type StoredResourceError, type Value } from '../model/catalo
 import { contentHash } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
+import { isCollection } from '../model/selection.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
 import { exactly, UNKNOWN_STATUS } from '../wire/between-relays.ts';
 import { Code } from '../wire/grpc-status.ts';
@@ -235,13 +236,16 @@ function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
   return Array.from(names, (name) => ({ name, constraints: UNCONSTRAINED.bytes, status: UNKNOWN_STATUS }));
 }
 
-/** A relay below would take a response for the answer to all wildcards and globs of the request (protocol §3.13). */
+/**
+ * A relay below would take a response for the answer to all wildcards and globs of the request (protocol §3.13). It knows
+ * them by its own parameters, not by those that count for it here.
+ */
 function unknownCollections(view: View): readonly OutgoingError[] {
   if (view.collectionsResolved) return [];
-  return view.selection.collections
-    .filter((selected) => !view.isResolved(selected))
-    .map(({ spelling, locator, parameters }) => {
-      const { bytes: constraints } = locator ? exactly(parameters) : UNCONSTRAINED;
+  return view.selection.listed
+    .filter((one) => isCollection(one.selector) && !view.isResolved(one))
+    .map(({ spelling, locator, parameters, locatorParameters = parameters }) => {
+      const { bytes: constraints } = locator ? exactly(locatorParameters) : UNCONSTRAINED;
       return { name: spelling, constraints, status: UNKNOWN_STATUS };
     });
 }

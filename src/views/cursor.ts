@@ -105,8 +105,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Wildcards and globs, by their ids, whose first response is due: it is sent even if it is empty. */
   #awaited: ReadonlySet<string>;
   #behind = false;
-  /** It is behind, but has only deferred removals to say until its view changes or its client asks for more. */
-  #isSilent = false;
+  /** It is behind, but has nothing to say until its view changes or its client asks for more, or only deferred removals. */
+  #silent: 'altogether' | 'but for removals' | undefined;
   #coalesced = 0;
   resumed = false;
   /** What the first request said, until a response has covered it. */
@@ -160,7 +160,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get due(): boolean {
     // A wildcard that is added later holds up nothing: what changes beside it is due.
-    const awaits = this.#isSilent || (this.#position === undefined && this.#awaitsFirstAnswer());
+    const awaits = this.#silent !== undefined || (this.#position === undefined && this.#awaitsFirstAnswer());
     return this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !awaits);
   }
 
@@ -180,17 +180,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   refersTo(reference: Reference): boolean {
     if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
     // What the client has and the view does not show.
-    return [this.#position?.overlay, this.#deferred].some(
-      (all) => all && referencesOfAll(all).has(reference),
-    );
+    const beside = [this.#position?.overlay, this.#deferred];
+    return beside.some((all) => all && referencesOfAll(all).has(reference));
   }
 
   newReferences(): References {
-    const view = this.#view;
-    if (this.#position !== undefined) return this.#position.newReferencesIn(view);
+    if (this.#position !== undefined) return this.#position.newReferencesIn(this.#view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client')
-      ? view.referencesAt(view.head)
+      ? this.#view.referencesAt(this.#view.head)
       : new Set();
   }
 
@@ -294,9 +292,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.#view)
         this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
     }
-    if (mustAnswer.length === 0) return;
     this.#owe(mustAnswer);
-    this.#markBehind(true);
+    if (mustAnswer.length > 0) this.#markBehind(true);
   }
 
   resend(canonical: ResendItems): void {
@@ -365,6 +362,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
   }
 
+  /** The view changed. */
   invalidated(): void {
     this.#markBehind(true);
   }
@@ -403,8 +401,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #selectAgain(ids: ReadonlySet<string>): void {
     const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
     this.#claims?.resend(this.#view, ids);
-    const wildcards = collections.filter(({ selector }) => selector === WILDCARD);
-    this.#awaited = withIds(this.#awaited, wildcards);
+    this.#awaited = withIds(
+      this.#awaited,
+      collections.filter(({ selector }) => selector === WILDCARD),
+    );
     this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
     this.#markBehind(true);
     this.#oweGlobs(collections);
@@ -436,7 +436,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #markBehind(behind: boolean): void {
-    this.#isSilent = false;
+    this.#silent = undefined;
     if (this.#behind === behind || this.polls === 'class') return;
     this.#behind = behind;
     this.#view.behind += behind ? 1 : -1;
@@ -444,11 +444,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
-    if (this.#isSilent && this.#deferred === undefined) return true;
-    return this.#isDelta ? this.#waitsForCollections() : this.#waitsForState();
-  }
-
-  #waitsForCollections(): boolean {
+    if (this.#silent === 'altogether') return true;
+    if (!this.#isDelta) return this.#waitsForState();
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
     return this.#position?.waitsForCollectionsOf(view) === true;
@@ -468,9 +465,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** More than that deferred removals may be sent now. */
   get #hasNews(): boolean {
-    if (this.#deferred === undefined || this.#owed !== undefined || this.#resend !== undefined)
-      return this.#behind;
-    return this.#behind && this.positionIn(this.#view) !== this.#view.head;
+    const hasMore = this.#deferred === undefined || this.#owed !== undefined || this.#resend !== undefined;
+    return this.#behind && (hasMore || this.positionIn(this.#view) !== this.#view.head);
   }
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
@@ -488,8 +484,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
-      if (change === undefined) continue;
-      const { response } = this.#compose(retryInput(this.#input(() => false)), [change]);
+      const response = change && this.#compose(retryInput(this.#input(() => false)), [change]).response;
       if (response !== undefined) return response;
     }
     return undefined;
@@ -506,18 +501,20 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { response, deferredRemovals, untold } = move ?? this.#shared(defers);
     if (deferredRemovals !== undefined && (response?.bytes.length ?? 0) > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
+    // What stays although nobody defers it waits for what is unknown.
+    const isLast = deferredRemovals === undefined || defers === defersNothing;
     if (response === undefined && this.#awaitsFirstAnswer()) {
-      this.#isSilent = true;
+      this.#silent = isLast ? 'altogether' : 'but for removals';
       const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
-      if (deferred !== this.#deferred) {
-        this.#deferred = deferred;
-        this.#payForEarlier();
-      }
+      if (deferred === this.#deferred) return undefined;
+      this.#deferred = deferred;
+      this.#payForEarlier();
       return undefined;
     }
     this.#deferred = deferredRemovals;
     const news = response && this.responses.asNews(response);
     this.#advance(move, untold);
+    if (isLast && untold === undefined) this.#silent = 'altogether';
     return news;
   }
 
@@ -551,7 +548,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #payForEarlier(): void {
-    if (this.#claims === undefined && this.#deferred === undefined && this.#earlierBytes === 0) return;
     const bytes = this.#isDelta ? bytesOfEarlier(this.#claims, this.#deferred) : 0;
     if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
     this.#earlierBytes = bytes;
@@ -559,18 +555,18 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Only this client has to be sent this: other cursors at its position get another response. */
   #needsOwnResponse(): boolean {
+    const { view, overlay } = this.#position ?? { view: this.#view, overlay: undefined };
     return (
-      ((this.#isDelta || this.#view.forms.length > 1) && this.#position?.overlay !== undefined) ||
+      view !== this.#view ||
       this.#claims !== undefined ||
       this.#owed !== undefined ||
-      (this.#position !== undefined && this.#position.view !== this.#view)
+      (overlay !== undefined && (this.#isDelta || view.forms.some(({ locator }) => locator)))
     );
   }
 
   /** The response for all cursors at this position. */
   #shared(defers: Defers): Composed {
-    const [view, encoding] = [this.#view, this.encoding];
-    const from = this.#position === undefined ? -1 : this.#position.revision;
+    const [view, encoding, from] = [this.#view, this.encoding, this.#position?.revision ?? -1];
     const deferred = this.#deferredIds(from, defers);
     const step = {
       from,
@@ -606,10 +602,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       ...removalsIn(resources, view),
       ...(this.#deferred ?? none),
     ]);
-    const isHiding = leavesDoubtful(resources, view.items);
+    const isHiding = this.#isDelta ? leavesDoubtful(resources, view.items) : () => false;
     const composed = this.#compose(
       {
-        ...this.#input((one) => this.#defers(one, defers) || isHiding(one)),
+        ...this.#input((one) => this.#defers(one, defers) || (this.#mayStay(one) && isHiding(one))),
         allItems: true,
         deferredRemovals: removals.size > 0 ? removals : undefined,
         mustRemove: [...covered.named, ...absent],
@@ -634,10 +630,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return new Set([...all].filter(([, removed]) => this.#defers(removed, defers)).map(([id]) => id));
   }
 
+  #defers(one: RetainedResource, defers: Defers): boolean {
+    if (defers === defersNothing || !this.#mayStay(one)) return false;
+    return defers({ spelling: one.item.spelling, variant: one.variant, since: one.deferredAt });
+  }
+
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
-  #defers({ item, variant, deferredAt: since }: RetainedResource, defers: Defers): boolean {
-    if (defers === defersNothing || hasExpired(variant, this.#timersAt)) return false;
-    return this.#view.admits(variant, item.parameters) && defers({ spelling: item.spelling, variant, since });
+  #mayStay({ item, variant }: RetainedResource): boolean {
+    return !hasExpired(variant, this.#timersAt) && this.#view.admits(variant, item.parameters);
   }
 
   /** What was to live until then the client's own timers have ended. */

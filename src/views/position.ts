@@ -221,9 +221,12 @@ export class Position {
   ): Overlay | undefined {
     const left = new Map<string, RetainedResource | ToldName>();
     const { head: errorsSentUpTo } = view;
-    // In one view absences are withheld from all alike.
-    const wasTold = this.view !== view || this.overlay?.values().some(({ variant }) => variant === 'absent');
-    if (wasTold === true && view.forms.length > 1) {
+    // In one view absences are withheld from all alike, but for those told before another set was unknown again.
+    const wasTold =
+      this.view !== view ||
+      view.unknownAgain.size > 0 ||
+      this.overlay?.values().some(({ variant }) => variant === 'absent') === true;
+    if (wasTold && view.forms.length > 1) {
       const isWithheld = this.withheld();
       const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
       for (const { id } of view.items.values())

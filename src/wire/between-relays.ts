@@ -1,6 +1,7 @@
 import { resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { type Constraints, stampConstraints } from '../model/constraints.ts';
 import { itsOwn, type LoadOrigin } from '../model/load.ts';
+import { onceFor } from '../model/maps.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
 import { Code } from './grpc-status.ts';
@@ -67,11 +68,13 @@ function stringsOf(text: string): readonly string[] | undefined {
 }
 
 /**
- * Client feature of a relay that is told what is unknown by a resource error with UNKNOWN_STATUS (protocol §3.13): in
- * full-state SotW responses the names, in delta the wildcards and globs. To it, what such a response lacks and does not say
- * is unknown is absent.
+ * Client feature of a relay that is told which names are unknown by a resource error with UNKNOWN_STATUS in full-state SotW
+ * responses (protocol §3.13). To it, what such a response lacks and does not say is unknown is absent.
  */
 export const UNKNOWN_NAMES = 'distributary.unknown-names';
+
+/** The same of a relay that is told so in delta which wildcards and globs are. Earlier builds have only the other one. */
+export const UNKNOWN_WILDCARDS = 'distributary.unknown-wildcards';
 
 /** The google.rpc.Status of these resource errors. It goes from a relay to a relay, and never further. */
 export const UNKNOWN_STATUS = encodeStatus(Code.UNAVAILABLE, 'distributary: not known yet');
@@ -80,9 +83,10 @@ export function isUnknownName({ status }: { readonly status: Uint8Array }): bool
   return status.length === UNKNOWN_STATUS.length && Buffer.compare(status, UNKNOWN_STATUS) === 0;
 }
 
-/** In such an error of a wildcard or glob: for exactly which parameters. */
-export const exactly = (parameters: Parameters): Constraints =>
-  stampConstraints([...parameters.entries.keys()], parameters);
+/** In such an error of a wildcard or glob: for exactly which parameters. Each response asks again while it is unknown. */
+export const exactly = onceFor(
+  (parameters: Parameters): Constraints => stampConstraints([...parameters.entries.keys()], parameters),
+);
 
 /**
  * Client features of a relay that reports the load of its clients: how often it was added up, as a number at the end, and

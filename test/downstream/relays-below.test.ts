@@ -1,9 +1,17 @@
 import { expect } from 'chai';
 import type { DiscoveryResponse } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../src/wire/between-relays.ts';
+import { internParameters } from '../../src/model/parameters.ts';
+import {
+  exactly,
+  PASSES_VARIANTS,
+  UNKNOWN_NAMES,
+  UNKNOWN_WILDCARDS,
+  USER_AGENT,
+} from '../../src/wire/between-relays.ts';
 import {
   type DeltaClient,
+  envAndVersion,
   InMemoryRelay,
   namedHolder,
   nameOf,
@@ -14,7 +22,7 @@ import {
   UpstreamStream,
   when,
 } from '../support/in-memory-relay.ts';
-import { locator, told, wrapped } from '../support/variants.ts';
+import { locator, shown, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
 const prod = when({ env: 'prod' });
@@ -94,7 +102,7 @@ describe('a relay of variants below (client feature distributary.passes-variants
   });
 });
 
-describe('a relay below that is told which wildcards are unknown (client feature distributary.unknown-names)', () => {
+describe('a relay below that is told which wildcards are unknown (client feature distributary.unknown-wildcards)', () => {
   const all = [locator('*', { env: 'prod' }), locator('*', { env: 'prod', version: '2' })];
   const unknown = (client: DeltaClient): (readonly string[])[] =>
     client.received().map((response) => [
@@ -109,10 +117,11 @@ describe('a relay below that is told which wildcards are unknown (client feature
   for (const [what, features, said] of [
     [
       'the relay is told, until they are answered',
-      [UNKNOWN_NAMES],
+      [UNKNOWN_WILDCARDS],
       ['?* for 2 keys: distributary: not known yet'],
     ],
     ['another client is not', [], []],
+    ['a relay of an earlier build is not, which would take it for an answer', [UNKNOWN_NAMES], []],
   ] as const) {
     it(`§3.13 over delta ${what}`, () => {
       const relay = new InMemoryRelay();
@@ -128,6 +137,25 @@ describe('a relay below that is told which wildcards are unknown (client feature
       expect(unknown(client)).to.deep.equal([['+a {env == "prod"} 1', '+b {} 1']]);
     });
   }
+});
+
+it('§3.13 a relay below is told of its own parameters, where trusted ones count instead', () => {
+  const relay = new InMemoryRelay({ rules: envAndVersion.map((rule) => ({ ...rule, trusted: true })) });
+  const client = relay.delta();
+  client.send('eds', {
+    node: node({ env: 'test' }, [UNKNOWN_WILDCARDS]),
+    resourceNamesSubscribe: ['a'],
+    resourceLocatorsSubscribe: [locator('*', { env: 'prod' }), locator('*', { zone: '2' })],
+  });
+  const resolved = [...relay.upstream.interests].filter(({ selector }) => selector === 'a');
+  relay.says({ type: eds, holder: namedHolder, puts: [put(eds, 'a', '1')], resolved });
+  const told = client.one().resourceErrors.flatMap(({ resourceName: of }) => (of ? shown(of) : []));
+  expect(told.toSorted()).to.deep.equal(['* {env == "prod"}', '* {zone == "2"}']);
+});
+
+it('§3.13 what says for exactly which parameters a wildcard is unknown is made once', () => {
+  const parameters = internParameters([['env', 'prod']]);
+  expect(exactly(parameters)).to.equal(exactly(parameters));
 });
 
 describe('a relay below that is told what is unknown (client feature distributary.unknown-names)', () => {

@@ -419,6 +419,19 @@ describe('resource_errors (§8)', () => {
         expect(heard(client)).to.deep.equal(['+x {env == "test"} 1']);
       });
 
+      it('§8.2 is not told again when the other one was unknown again meanwhile', () => {
+        const { relay, client } = locating();
+        const [of, inTest] = [{ type: eds, holder: namedHolder, resolved: [] }, { constraints: test }];
+        relay.says({ ...of, puts: [put(eds, 'x', '1', inTest)] });
+        says(relay, 'prod', { resourceErrors: [missing(prod)] });
+        expect(heard(client)).to.deep.equal(['+x {env == "test"} 1', ...absent, '!x 5']);
+        const removals = [{ name: resourceName('x'), ...inTest }];
+        relay.says({ ...of, removals, unanswered: asking(relay, 'test') });
+        expect(heard(client)).to.deep.equal([]);
+        says(relay, 'test', { puts: [put(eds, 'x', '2', inTest)] });
+        expect(heard(client)).to.deep.equal(['+x {env == "test"} 2']);
+      });
+
       it('one error for all parameter sets is told once', () => {
         const { relay, client } = locating();
         relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });

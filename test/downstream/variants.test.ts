@@ -4,7 +4,10 @@ import { DynamicParameterConstraintsSchema } from '../../src/gen/envoy/service/d
 import { resourceName } from '../../src/model/brand.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
 import type { Put } from '../../src/model/transaction.ts';
+import { compileAuthorization } from '../../src/security/authorization.ts';
 import type { ParameterRule } from '../../src/security/derive-parameters.ts';
+import { Position } from '../../src/views/position.ts';
+import { namePatterns } from '../security/name-patterns.ts';
 import {
   type DeltaClient,
   InMemoryRelay,
@@ -314,27 +317,67 @@ describe('variants (protocol §5, TP2)', () => {
       }
     });
 
-    it('§5.10 so does what is removed, if another variant would take its place of which it is not known whether it is there', () => {
-      const relay = new InMemoryRelay();
-      const client = locating(relay, ['x', { env: 'prod', version: 'v1' }]);
+    describe('§5.10 so does what is removed, if another variant would take its place of which it is not known whether it is there', () => {
       const forAll = compiled(is('version', 'v1'));
-      says(relay, [xProd]);
-      says(relay, [variant('x', 'v', forAll)]);
-      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { version: 'v1' })] });
-      const has = ['+x {env == "prod"} p', '+x {version == "v1"} v'];
-      expect(client.received().flatMap(told)).to.deep.equal(has);
-      const unanswered = [...relay.upstream.interests].filter(
-        ({ parameters }) => !parameters.key.includes('prod'),
-      );
-      const removed = { type: eds, holder: namedHolder, resolved: [] };
-      relay.says({ ...removed, removals: [removal('x', forAll)], unanswered });
-      relay.says({ ...removed, removals: [removal('x', prod)] });
-      expect(client.received().flatMap(told)).to.deep.equal([]);
-      relay.says({ type: eds, holder: namedHolder, resolved: unanswered });
-      expect(client.received().flatMap(told).toSorted()).to.deep.equal([
-        '-x {env == "prod"}',
-        '-x {version == "v1"}',
-      ]);
+      const [inProd, inAll] = [locator('x', { env: 'prod', version: 'v1' }), locator('x', { version: 'v1' })];
+      const unanswered = (relay: InMemoryRelay) =>
+        [...relay.upstream.interests].filter(({ parameters }) => !parameters.key.includes('prod'));
+      /** A client that has got both, and of the second of which nothing is known any more. */
+      const start = (options: ConstructorParameters<typeof InMemoryRelay>[0] = {}) => {
+        const relay = new InMemoryRelay(options);
+        const client = relay.delta();
+        client.send('eds', { resourceLocatorsSubscribe: [inProd] });
+        says(relay, [{ ...xProd, aliases: ['alias'] }]);
+        says(relay, [variant('x', 'v', forAll)]);
+        client.send('eds', { resourceLocatorsSubscribe: [inAll] });
+        const has = ['+x {env == "prod"} p', '+x {version == "v1"} v'];
+        expect(client.received().flatMap(told)).to.deep.equal(has);
+        const unknown = { removals: [removal('x', forAll)], unanswered: unanswered(relay) };
+        relay.says({ type: eds, holder: namedHolder, resolved: [], ...unknown });
+        return { relay, client };
+      };
+      const removes = (relay: InMemoryRelay): void =>
+        relay.says({ type: eds, holder: namedHolder, resolved: [], removals: [removal('x', prod)] });
+
+      it('until that is known', () => {
+        const { relay, client } = start();
+        removes(relay);
+        expect(client.received().flatMap(told)).to.deep.equal([]);
+        relay.says({ type: eds, holder: namedHolder, resolved: unanswered(relay) });
+        expect(client.received().flatMap(told).toSorted()).to.deep.equal([
+          '-x {env == "prod"}',
+          '-x {version == "v1"}',
+        ]);
+      });
+      it('and nothing is composed for it until then', () => {
+        const { relay, client } = start();
+        removes(relay);
+        const { resourcesIn } = Position.prototype;
+        let looks = 0;
+        Position.prototype.resourcesIn = function (view) {
+          looks++;
+          return resourcesIn.call(this, view);
+        };
+        try {
+          for (let count = 0; count < 3; count++) client.unblock();
+        } finally {
+          Position.prototype.resourcesIn = resourcesIn;
+        }
+        expect(looks).to.equal(0);
+      });
+      it('but not what the client may not see any more', () => {
+        let allowed = ['x', 'alias'];
+        const { relay, client } = start({
+          access: (peer) =>
+            compileAuthorization([
+              { principals: undefined, types: [eds], names: namePatterns(allowed), allow: true },
+            ]).accessOf(peer),
+        });
+        allowed = ['x'];
+        relay.relay.server.reidentify();
+        relay.settle();
+        expect(client.received().flatMap(told)).to.deep.equal(['-x {env == "prod"}']);
+      });
     });
     it('§5.10 so does a miss that is told because its locator was unsubscribed under a wildcard', () => {
       const relay = new InMemoryRelay();

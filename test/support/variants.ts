@@ -48,7 +48,8 @@ export function identity(resource: Resource): string {
   return shown(resource.resourceName);
 }
 
-function shown({
+/** The same of what an error or a removal is about. */
+export function shown({
   name,
   dynamicParameterConstraints,
 }: NonNullable<DeltaDiscoveryResponse['removedResourceNames'][number]>): string {

@@ -126,6 +126,35 @@ const contents = (response: Response | undefined): Record<string, string> | unde
 
 describe('views', () => {
   describe('shared frames', () => {
+    it('also if a name is unknown again, and their names have parameters of two authorities', () => {
+      const bench = new Bench();
+      const eds = type('eds');
+      const selection = Selection.of(
+        ['a', 'b', 'c'].map((name) => ({
+          selector: resourceName(name),
+          spelling: name,
+          locator: false,
+          parameters: internParameters([['of', name === 'a' ? '1' : '2']]),
+          locatorParameters: undefined,
+        })),
+      );
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const clients = Array.from({ length: 2 }, () =>
+        bench.views.open(eds, sotw, selection, ALLOW_ALL, subscriber),
+      );
+      const says = (part: Partial<Transaction>) => {
+        bench.says({ type: eds, holder: namedHolder, resolved: [], ...part });
+        return clients.map((one) => one.take(defersNothing)?.bytes);
+      };
+      const puts = ['a', 'b', 'c'].map((name) => put(eds, name, '1'));
+      expect(new Set(says({ puts })).size).to.equal(1);
+      const removals = [{ name: resourceName('b'), constraints: UNCONSTRAINED }];
+      says({ removals, unanswered: bench.interests });
+      const [first, second] = says({ puts: [put(eds, 'c', '2')] });
+      expect(first).not.to.equal(undefined);
+      expect(first).to.equal(second);
+    });
+
     it('two clients that stand alike get the very same buffer', () => {
       const bench = new Bench();
       const subscriptions = Array.from({ length: 5 }, () => bench.open());

@@ -188,8 +188,9 @@ export class DeltaType extends SubscribedType {
 
   /** The subscription that is named with its parameters. */
   #exactly({ name, constraints }: ResourceError): readonly UpstreamSubscription[] {
-    const { key } = originalOf(this.rules.stamp, constraints);
-    return this.subscriptions.named(name).filter(({ parameters }) => exactly(parameters).key === key);
+    const original = originalOf(this.rules.stamp, constraints);
+    const named = this.subscriptions.naming(name, original);
+    return named.filter(({ parameters }) => exactly(parameters).key === original.key);
   }
 
   protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
