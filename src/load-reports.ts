@@ -6,6 +6,7 @@ import type { AdsUpstreamConfig, Config } from './config/config.ts';
 import type { ClientContext } from './downstream/services.ts';
 import { NodeSchema } from './gen/envoy/config/core/v3/base_pb.ts';
 import { LoadServer, type ReportingClient } from './load/load-server.ts';
+import type { Access } from './model/access.ts';
 import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import { clusterType } from './model/cluster.ts';
@@ -16,7 +17,7 @@ import {
   loadOutcomes,
   type ReportedTraffic,
 } from './model/load.ts';
-import { getOrMake } from './model/maps.ts';
+import { getOrMake, onceFor } from './model/maps.ts';
 import { internParameters } from './model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import type { Selection } from './model/selection.ts';
@@ -170,6 +171,16 @@ function reporting(upstreams: Config['upstreams']): readonly AdsUpstreamConfig[]
   return upstreams.filter((one) => one.kind === 'ads').filter((one) => one.loadReports === 'AGGREGATE');
 }
 
+/** Which clusters these rules let a client know. A parameter that is trusted decides of variants, and not of names. */
+const clustersOf = onceFor((access: Access): ReportingClient['mayKnow'] =>
+  access.unrestricted
+    ? undefined
+    : (cluster) => {
+        const name = canonicalName(cluster, clusterType);
+        return name.ok && access.allows(clusterType, name.value);
+      },
+);
+
 /** `before`: the names of upstreams to which it reported by other rules. */
 function reportingClient(
   core: LoadParts,
@@ -180,7 +191,7 @@ function reportingClient(
   before: ReadonlySet<string> = new Set(),
 ): ReportingClient {
   const { traffic } = core;
-  const { access, nodeKey: node, classKey, loadOrigin: origin } = client;
+  const { nodeKey: node, classKey, loadOrigin: origin } = client;
   const of = classOf(client);
   const classLabel = parametersLabel(Object.fromEntries(of.parameters.entries));
   let last: {
@@ -193,12 +204,7 @@ function reportingClient(
   return {
     of,
     origin,
-    mayKnow: access.unrestricted
-      ? undefined
-      : (cluster) => {
-          const name = canonicalName(cluster, clusterType);
-          return name.ok && access.allows(clusterType, name.value);
-        },
+    mayKnow: clustersOf(core.rules.accessOf(peer)),
     reported(totals, milliseconds) {
       for (const [outcome, tally] of requests) tally.inc(totals[outcome]);
       for (const tally of last.received) tally.inc();

@@ -516,7 +516,7 @@ function differenceOf(type: TypeUrl, name: string, from: Comparables, to: Compar
   return { type, name, change: changeOf(from.length > 0, to.length > 0), variants };
 }
 
-function compared(from: Comparables, to: Comparables) {
+export function compared(from: Comparables, to: Comparables) {
   const [before] = from;
   const [after] = to;
   // One variant on each side: what differs are its fields, even if it is for others now.
@@ -527,9 +527,20 @@ function compared(from: Comparables, to: Comparables) {
         : `${before.constraints} → ${after.constraints}`;
     return [{ constraints, from: before, to: after }];
   }
-  const all = new Set([...from, ...to].map(({ constraints }) => constraints));
-  const of = (side: Comparables, text: string) => side.find(({ constraints }) => constraints === text);
-  return [...all].map((text) => ({ constraints: text, from: of(from, text), to: of(to, text) }));
+  const [older, newer] = [byConstraints(from), byConstraints(to)];
+  const all = new Set([...older.keys(), ...newer.keys()]);
+  return Array.from(all, (constraints) => ({
+    constraints,
+    from: older.get(constraints),
+    to: newer.get(constraints),
+  }));
+}
+
+/** Of several with the same text the first one. */
+function byConstraints(side: Comparables): ReadonlyMap<string, Comparables[number]> {
+  const found = new Map<string, Comparables[number]>();
+  for (const one of side) getOrMake(found, one.constraints, () => one);
+  return found;
 }
 
 const differenceRow = ({ type, name, change, queued }: Difference): NameDifference =>
@@ -587,7 +598,7 @@ const longestPart = 16 << 10;
  *
  *     connect_timeout: { from: 1s, to: 5s }
  */
-async function fieldDifferences(from: JsonValue, to: JsonValue, pace: Pace): Promise<string> {
+export async function fieldDifferences(from: JsonValue, to: JsonValue, pace: Pace): Promise<string> {
   const parts: string[] = [];
   let [characters, left] = [0, 0];
   for (const [path, difference] of differences('', from, to)) {
@@ -627,5 +638,21 @@ function* ofPart(path: string, from: JsonValue | undefined, to: JsonValue | unde
 }
 
 const isLong = (value: JsonValue): boolean =>
-  typeof value === 'object' && value !== null && JSON.stringify(value).length > longestPart;
+  typeof value === 'object' && value !== null && (long.has(value) || lengthOf(value) > longestPart);
+
+/** Each level is asked, and all below it is counted once. */
+const long = new WeakSet<object>();
+
+/** As JSON. */
+function lengthOf(value: JsonValue): number {
+  if (typeof value !== 'object' || value === null) return JSON.stringify(value).length;
+  let length = 1;
+  if (Array.isArray(value)) for (const part of value) length += lengthOf(part) + 1;
+  else
+    for (const [key, part] of Object.entries(value))
+      length += JSON.stringify(key).length + lengthOf(part) + 2;
+  if (length > longestPart) long.add(value);
+  return length;
+}
+
 const emptyAs = (value: JsonValue): JsonValue => (Array.isArray(value) ? [] : {});

@@ -15,7 +15,7 @@ import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import { unknownWord } from '../model/text.ts';
-import { TimeSlices } from '../model/time-slices.ts';
+import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
 import { Conditions } from '../observe/conditions.ts';
@@ -52,7 +52,7 @@ import {
   resourcesQuery,
   valueOf,
 } from './requests.ts';
-import { cachedVariants, listResources, matchesOf, variantId, variantSummary } from './resources.ts';
+import { cachedVariants, listResources, matchesOf, nameOf, variantId, variantSummary } from './resources.ts';
 import { rolloutStatus, rolloutSummary } from './rollout-status.ts';
 import type { Answer, Inspector, Plain, ReadinessReport } from './service.ts';
 import { staleReason } from './staleness.ts';
@@ -91,7 +91,7 @@ export function inspection(inspected: InspectedProcess): Inspector {
       const client = query.client === undefined ? undefined : await clients().explain(request);
       const upstream = relay.servedBy(query.type, canonicalOf(query.type, query.name));
       const explained = {
-        ...explain(relay, query, client),
+        ...(await slices.run((pace) => explain(relay, query, client, pace))),
         staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
       };
       return explained.matchFound ? explained : { ...explained, otherClasses: await classesWith(query) };
@@ -247,11 +247,7 @@ function describe(name: string, { lastError }: UpstreamState): string {
  * Which variant a client gets. While a change waits, it is what the client's side sees (without a client: what all but
  * canaries see), and what waits is listed behind it.
  */
-function explain(
-  relay: Relay,
-  query: ExplainQuery,
-  client: Answer<'explain'> | undefined,
-): Answer<'explain'> {
+async function explain(relay: Relay, query: ExplainQuery, client: Answer<'explain'> | undefined, pace: Pace) {
   const { type } = query;
   const name = canonicalGiven(query.name, type);
   const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
@@ -259,17 +255,22 @@ function explain(
   const { isDenied, admits } = admittedTo(client, name);
   const value = relay.catalogOf(side).peek(type, name, parameters, { admits });
   const seen = relay.catalogOf(side).named(type, name);
-  const variants = seen.map((held) => {
-    const found = explainMatch(held.variant.constraints.expression, parameters);
-    const isKept = found.matches && !admits(held.variant);
-    return Object.assign(shown(held, name), isKept ? { matches: false, reason: notAllowed } : found);
-  });
+  const pending = waiting(relay, type, name, seen);
+  const reasonOf = ({ variant }: HeldVariant) => {
+    const found = explainMatch(variant.constraints.expression, parameters);
+    return found.matches && !admits(variant) ? { matches: false, reason: notAllowed } : found;
+  };
+  const variants = await eachShown(
+    seen.map((held) => [held, () => reasonOf(held)]),
+    name,
+    pace,
+  );
   const isWithheld = isDenied || variants.some(({ reason }) => reason === notAllowed);
   const got = isVariant(value) ? value : undefined;
   return {
     match: got === undefined ? '' : formatConstraints(got.constraints.expression),
     matchFound: got !== undefined,
-    variants: [...variants, ...waiting(relay, type, name, seen)],
+    variants: [...variants, ...(await eachShown(pending, name, pace))],
     parameters: Object.fromEntries(parameters.entries),
     // Of several resources with the same alias the first is meant.
     ambiguous:
@@ -287,16 +288,33 @@ function admittedTo(client: Answer<'explain'> | undefined, name: ResourceName) {
   const isDenied = client?.state === 'denied';
   const withheld = new Set(client?.variants.map((one) => `${one.name} ${one.constraints}`));
   const admits = (variant: Variant): boolean => {
+    if (isDenied || withheld.size === 0) return !isDenied;
     const one = variantId({ variant }, name);
-    return !isDenied && !withheld.has(`${one.name} ${one.constraints}`);
+    return !withheld.has(`${one.name} ${one.constraints}`);
   };
   return { isDenied, admits };
 }
 
 const shown = (held: HeldVariant, asked: ResourceName) => ({
   ...variantSummary(held),
-  ...variantId(held, asked),
+  name: nameOf(held, asked),
 });
+
+/** With what says whether it matches, and why. */
+type Explained = readonly [held: HeldVariant, why: () => ReturnType<typeof explainMatch>];
+
+async function eachShown(
+  variants: readonly Explained[],
+  name: ResourceName,
+  pace: Pace,
+): Promise<readonly Plain<VariantExplanation>[]> {
+  const explained: Plain<VariantExplanation>[] = [];
+  for (const [held, why] of variants) {
+    await pace.yieldIfDue();
+    explained.push(Object.assign(shown(held, name), why()));
+  }
+  return explained;
+}
 
 /** What canaries have and what upstream says, as far as this side does not see it yet. */
 function waiting(
@@ -304,9 +322,8 @@ function waiting(
   type: TypeUrl,
   name: ResourceName,
   seen: readonly HeldVariant[],
-): Plain<VariantExplanation>[] {
-  const because = (one: HeldVariant, reason: string): Plain<VariantExplanation> =>
-    Object.assign(shown(one, name), { matches: false, reason });
+): readonly Explained[] {
+  const because = (one: HeldVariant, reason: string) => [one, () => ({ matches: false, reason })] as const;
   const canary = relay.catalogOf('canary').named(type, name);
   const said = unseen(relay.store.named(type, name), [...seen, ...canary]);
   const pending = relay.gate.pending.filter((one) => one.type === type);

@@ -111,10 +111,14 @@ export const variantSummary = (held: HeldVariant): Plain<VariantSummary> => ({
 });
 
 /** Which variant it is, of all that have this name or alias. */
-export const variantId = ({ variant }: Pick<HeldVariant, 'variant'>, asked: ResourceName) => ({
-  constraints: formatConstraints(variant.constraints.expression),
-  name: variant.name === asked ? '' : variant.name,
+export const variantId = (held: Pick<HeldVariant, 'variant'>, asked: ResourceName) => ({
+  constraints: formatConstraints(held.variant.constraints.expression),
+  name: nameOf(held, asked),
 });
+
+/** Empty: the one that was asked for. */
+export const nameOf = ({ variant }: Pick<HeldVariant, 'variant'>, asked: ResourceName): string =>
+  variant.name === asked ? '' : variant.name;
 
 function compare(a: readonly [string, string], b: readonly [string, string]): number {
   if (a[0] !== b[0]) return a[0] < b[0] ? -1 : 1;

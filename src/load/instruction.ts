@@ -1,9 +1,10 @@
-import { create, toBinary } from '@bufbuild/protobuf';
-import { LoadStatsResponseSchema } from '../gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import { onceFor } from '../model/maps.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { encode, type Field, nested, utf8, varint } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import { frameOf } from '../wire/grpc-frames.ts';
 import { readDuration } from '../wire/response-reader.ts';
+import { durationFields } from '../wire/responses.ts';
 
 /** What a control plane asks of clients: a LoadStatsResponse. */
 export interface Instruction {
@@ -56,36 +57,34 @@ export const allClusters = (intervalMs: number): Instruction =>
   instructionOf({ clusters: undefined, endpoints: false, intervalMs });
 
 /** What a client is told that reports to several control planes: all that any of them asks for, as often as any does. */
-export function joined(all: readonly Instruction[]): Instruction | undefined {
-  const [first, ...others] = all;
-  if (first === undefined || others.length === 0) return first;
-  const everything = all.some(({ clusters }) => clusters === undefined);
-  return instructionOf({
-    clusters: everything ? undefined : new Set(all.flatMap((one) => [...(one.clusters ?? [])])),
-    endpoints: all.some((one) => one.endpoints),
-    intervalMs: Math.min(...all.map((one) => one.intervalMs)),
-  });
-}
+export const joined = (all: readonly Instruction[]): Instruction | undefined =>
+  all.length === 0 ? undefined : all.reduce((one, other) => joinedWith(one)(other));
 
-/** What a client is told that may not know of all clusters. Undefined: of none of them, and an empty list would mean all. */
-export function restricted(
-  { clusters, endpoints, intervalMs }: Instruction,
-  mayKnow: (cluster: string) => boolean,
-): Instruction | undefined {
-  const allowed = clusters && new Set(clusters.values().filter(mayKnow));
-  // Encoded again also where it asks for all: it may have names as well.
-  return allowed?.size === 0 ? undefined : instructionOf({ clusters: allowed, endpoints, intervalMs });
-}
+/** Once for a fleet, as what is restricted is: it may be as many names as an instruction has room for. */
+const joinedWith = onceFor((one: Instruction) =>
+  onceFor((other: Instruction) => {
+    const everything = one.clusters === undefined || other.clusters === undefined;
+    return instructionOf({
+      clusters: everything ? undefined : one.clusters.union(other.clusters),
+      endpoints: one.endpoints || other.endpoints,
+      intervalMs: Math.min(one.intervalMs, other.intervalMs),
+    });
+  }),
+);
+
+/** What clients are told that may not know of all clusters. Nothing: of none of them, and an empty list would mean all. */
+export const restricted = onceFor(({ clusters, endpoints, intervalMs }: Instruction) =>
+  onceFor((mayKnow: (cluster: string) => boolean): readonly Instruction[] => {
+    const allowed = clusters && new Set(clusters.values().filter(mayKnow));
+    // Encoded again also where it asks for all: it may have names as well.
+    return allowed?.size === 0 ? [] : [instructionOf({ clusters: allowed, endpoints, intervalMs })];
+  }),
+);
 
 function instructionOf({ clusters, endpoints, intervalMs }: Omit<Instruction, 'frame'>): Instruction {
-  const response = create(LoadStatsResponseSchema, {
-    clusters: [...(clusters ?? [])].toSorted(),
-    sendAllClusters: clusters === undefined,
-    reportEndpointGranularity: endpoints,
-    loadReportingInterval: {
-      seconds: BigInt(Math.floor(intervalMs / 1000)),
-      nanos: Math.round((intervalMs % 1000) * 1e6),
-    },
-  });
-  return { frame: frameOf(toBinary(LoadStatsResponseSchema, response)), clusters, endpoints, intervalMs };
+  const fields: Field[] = [...(clusters ?? [])].toSorted().map((name) => utf8(1, name));
+  nested(fields, 2, durationFields(intervalMs));
+  if (endpoints) fields.push(varint(3, 1));
+  if (clusters === undefined) fields.push(varint(4, 1));
+  return { frame: frameOf(encode(fields)), clusters, endpoints, intervalMs };
 }

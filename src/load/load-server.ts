@@ -33,7 +33,7 @@ export interface ReportingClient {
   /** Undefined: it is a worker, which shows itself what its clients report. */
   readonly of: ReportingClass | undefined;
   readonly origin: LoadOrigin;
-  /** Whether it may know of a cluster, and report it. Undefined: of all. */
+  /** Whether it may know of a cluster, and report it: one for all who know the same. Undefined: of all. */
   readonly mayKnow: ((cluster: string) => boolean) | undefined;
   /** The sessions that get its reports. They change with what the client subscribes to; else it is the same value. */
   targets(): readonly LoadTarget[];
@@ -251,7 +251,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
     this.#heard = all;
     const mayKnow = this.client?.mayKnow;
-    const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one, mayKnow) ?? []));
+    const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one)(mayKnow)));
     if (asked === undefined || this.#told?.frame.equals(asked.frame) === true) return;
     this.#told = asked;
     this.write(asked.frame);

@@ -25,6 +25,9 @@ export const systemClock: Clock = {
   },
 };
 
+/** The last millisecond since the epoch that a Date can be. What is read from a disk may say any other. */
+export const lastMoment = 8_640_000_000_000_000;
+
 /** More than the two clocks drift apart in a day, in milliseconds. */
 const leastStepMs = 1000;
 

@@ -4,6 +4,7 @@ import { type ConstraintsKey, constraintsKey } from './brand.ts';
 import { getOrMake, onceFor } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
+import { counted, shorten } from './text.ts';
 
 /**
  * The TP2 constraints of one variant: the key that identifies it, the bytes that are forwarded, and the test that
@@ -81,41 +82,71 @@ export function stampConstraints(keys: readonly string[], parameters: Parameters
 /** How tightly a kind binds: an operand that binds less than its operator needs parentheses. */
 const binding = { or: 1, and: 2, not: 3, atom: 4 } as const;
 
-/** `env == "prod" and not exists(version)`: for people; two expressions may read the same. */
-export const formatConstraints = (expression: Expression): string => formatted(expression).text;
+/** `env == "prod" and not exists(version)`: for people; two expressions may read the same. Of what is longer the beginning. */
+export function formatConstraints(expression: Expression, longest = Number.POSITIVE_INFINITY): string {
+  const text = new TextOfConstraints(longest);
+  text.add(expression);
+  return shorten(text.parts.join(''), longest);
+}
 
-function formatted(expression: Expression): { readonly text: string; readonly binds: number } {
-  switch (expression.kind) {
-    case 'all':
-      return { text: '(all)', binds: binding.atom };
-    case 'never':
-      return { text: '(never: unknown kind of constraint)', binds: binding.atom };
-    case 'value':
-      return {
-        text: `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`,
-        binds: binding.atom,
-      };
-    case 'exists':
-      return { text: `exists(${formatKey(expression.key)})`, binds: binding.atom };
-    case 'not':
-      return { text: `not ${operand(expression.of, binding.not)}`, binds: binding.not };
-    case 'and':
-    case 'or': {
-      const { kind, of } = expression;
-      const [only, ...others] = of;
-      if (only === undefined) return { text: `${kind}()`, binds: binding.atom };
-      if (others.length === 0) return formatted(only);
-      const binds = binding[kind];
-      return { text: of.map((child) => operand(child, binds)).join(` ${kind} `), binds };
+/** Its parts are joined once: what each level joined would be copied as often as there are levels. */
+class TextOfConstraints {
+  readonly parts: string[] = [];
+  #room: number;
+
+  /** Nothing is added where more than so many characters are there. */
+  constructor(room: number) {
+    this.#room = room;
+  }
+
+  add(expression: Expression, operator = 0): void {
+    if (this.#room < 0) return;
+    const binds = bindingOf(expression);
+    if (binds < operator) this.#put('(');
+    this.#addOpen(expression, binds);
+    if (binds < operator) this.#put(')');
+  }
+
+  #addOpen(expression: Expression, binds: number): void {
+    switch (expression.kind) {
+      case 'all':
+        return this.#put('(all)');
+      case 'never':
+        return this.#put('(never: unknown kind of constraint)');
+      case 'value':
+        return this.#put(`${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`);
+      case 'exists':
+        return this.#put(`exists(${formatKey(expression.key)})`);
+      case 'not':
+        this.#put('not ');
+        return this.add(expression.of, binds);
+      case 'and':
+      case 'or': {
+        const { kind, of } = expression;
+        if (of.length === 0) this.#put(`${kind}()`);
+        for (const [at, child] of of.entries()) {
+          if (at > 0) this.#put(` ${kind} `);
+          this.add(child, binds);
+        }
+        return;
+      }
+      default:
+        assertNever(expression);
     }
-    default:
-      return assertNever(expression);
+  }
+
+  #put(part: string): void {
+    this.parts.push(part);
+    this.#room -= part.length;
   }
 }
 
-function operand(expression: Expression, operator: number): string {
-  const { text, binds } = formatted(expression);
-  return binds < operator ? `(${text})` : text;
+function bindingOf(expression: Expression): number {
+  if (expression.kind === 'not') return binding.not;
+  if (expression.kind !== 'and' && expression.kind !== 'or') return binding.atom;
+  const [only, ...others] = expression.of.slice(0, 2);
+  if (only === undefined) return binding.atom;
+  return others.length === 0 ? bindingOf(only) : binding[expression.kind];
 }
 
 const reserved = new Set(['and', 'or', 'not', 'exists']);
@@ -124,45 +155,96 @@ function formatKey(key: string): string {
   return /^[A-Za-z_][\w.-]*$/.test(key) && !reserved.has(key) ? key : JSON.stringify(key);
 }
 
+/** Characters of an expression, and alternatives, in what is said of a match. */
+const said = { characters: 1000, alternatives: 20 };
+
 /** Whether it matches and why: the first part that fails, for `explain`. */
 export function explainMatch(
   expression: Expression,
   parameters: Parameters,
 ): { readonly matches: boolean; readonly reason: string } {
   if (expression.kind === 'all') return { matches: true, reason: 'no constraints' };
-  if (compile(expression)(parameters)) return { matches: true, reason: holds(expression) };
-  return { matches: false, reason: explainFailure(expression, parameters) };
+  const reason = failureOf(expression, parameters);
+  return { matches: reason === undefined, reason: reason ?? holds(expression) };
 }
 
-const holds = (expression: Expression): string => `${formatConstraints(expression)} holds`;
+const holds = (expression: Expression): string => `${formatConstraints(expression, said.characters)} holds`;
 
 const fails = (expression: Expression, why: string): string =>
-  `${formatConstraints(expression)} fails: ${why}`;
+  `${formatConstraints(expression, said.characters)} fails: ${why}`;
 
-/** For an expression that does not match. */
-function explainFailure(expression: Expression, parameters: Parameters): string {
+/** Each part is looked at once. Undefined: it matches. */
+function failureOf(expression: Expression, parameters: Parameters): string | undefined {
   switch (expression.kind) {
     case 'all':
-      return holds(expression);
+      return undefined;
     case 'never':
       return 'it has an unknown kind of constraint, so it never matches';
     case 'value':
     case 'exists':
-      return fails(expression, describe(expression.key, parameters));
-    case 'not': {
-      // It fails because what is in it matches.
-      const { of } = expression;
-      if (of.kind === 'not') return explainFailure(of.of, parameters);
-      return fails(expression, 'key' in of ? describe(of.key, parameters) : holds(of));
-    }
+      return isMet(expression, parameters)
+        ? undefined
+        : fails(expression, describe(expression.key, parameters));
+    case 'not':
+      return failureOfNot(expression, parameters);
     case 'and': {
-      const failing = expression.of.find((child) => !compile(child)(parameters));
-      return failing === undefined ? holds(expression) : explainFailure(failing, parameters);
+      for (const child of expression.of) {
+        const failure = failureOf(child, parameters);
+        if (failure !== undefined) return failure;
+      }
+      return undefined;
     }
-    case 'or': {
-      if (expression.of.length === 0) return fails(expression, 'it has no alternatives');
-      return expression.of.map((child) => explainFailure(child, parameters)).join('; ');
-    }
+    case 'or':
+      return failureOfAny(expression, parameters);
+    default:
+      return assertNever(expression);
+  }
+}
+
+type Kind<K extends Expression['kind']> = Extract<Expression, { readonly kind: K }>;
+
+/** It fails because what is in it matches. */
+function failureOfNot(expression: Kind<'not'>, parameters: Parameters): string | undefined {
+  const { of } = expression;
+  if (of.kind === 'not') return failureOf(of.of, parameters);
+  if (!isMet(of, parameters)) return undefined;
+  return fails(expression, 'key' in of ? describe(of.key, parameters) : holds(of));
+}
+
+function failureOfAny(expression: Kind<'or'>, parameters: Parameters): string | undefined {
+  const { of } = expression;
+  if (of.length === 0) return fails(expression, 'it has no alternatives');
+  const failures: string[] = [];
+  let characters = 0;
+  for (const child of of) {
+    if (failures.length < said.alternatives && characters < said.characters) {
+      const failure = failureOf(child, parameters);
+      if (failure === undefined) return undefined;
+      failures.push(failure);
+      characters += failure.length;
+    } else if (isMet(child, parameters)) return undefined;
+  }
+  const left = of.length - failures.length;
+  return [...failures, ...(left === 0 ? [] : [counted(left, 'more alternative')])].join('; ');
+}
+
+/** As `compile` makes it, for one look. */
+function isMet(expression: Expression, parameters: Parameters): boolean {
+  switch (expression.kind) {
+    case 'all':
+      return true;
+    case 'never':
+      return false;
+    case 'value':
+      return parameters.entries.get(expression.key) === expression.value;
+    case 'exists':
+      return parameters.entries.has(expression.key);
+    case 'not':
+      return !isMet(expression.of, parameters);
+    case 'and':
+      return expression.of.every((child) => isMet(child, parameters));
+    case 'or':
+      return expression.of.some((child) => isMet(child, parameters));
     default:
       return assertNever(expression);
   }

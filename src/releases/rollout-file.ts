@@ -4,7 +4,7 @@ import { open, readFile, rename } from 'node:fs/promises';
 import { join } from 'node:path';
 import * as z from 'zod';
 import { resourceName, typeUrl } from '../model/brand.ts';
-import { Backoff, type Clock, type Timer } from '../model/clock.ts';
+import { Backoff, type Clock, lastMoment, type Timer } from '../model/clock.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { TypedName } from '../model/holds.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -38,7 +38,7 @@ const rolloutOf = (list: ListOf, optional: ListOf) =>
         // Files of earlier versions have none.
         operator: z.string().default('unknown'),
         reason: z.string(),
-        since: z.number(),
+        since: z.number().min(0).max(lastMoment),
       }),
     ),
     /** The nodes (`nodeKeyOf`) that were canaries of what waited, each with its class. */

@@ -124,7 +124,7 @@ function errorFields(error: OutgoingError): Field[] {
 }
 
 /** google.protobuf.Duration. */
-function durationFields(milliseconds: number): Field[] {
+export function durationFields(milliseconds: number): Field[] {
   const whole = Math.max(0, Math.ceil(milliseconds));
   const fields: Field[] = [];
   const seconds = Math.floor(whole / 1000);

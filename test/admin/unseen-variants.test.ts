@@ -1,8 +1,12 @@
+import type { JsonValue } from '@bufbuild/protobuf';
 import { expect } from 'chai';
+import { compared, fieldDifferences } from '../../src/admin/changes.ts';
 import { unseen } from '../../src/admin/inspection.ts';
 import { resourceName, revision } from '../../src/model/brand.ts';
+import { systemClock } from '../../src/model/clock.ts';
 import type { Constraints } from '../../src/model/constraints.ts';
 import type { HeldVariant } from '../../src/model/rollout.ts';
+import { Pace } from '../../src/model/time-slices.ts';
 import { type, when } from '../support/in-memory-relay.ts';
 
 let reads = 0;
@@ -51,5 +55,36 @@ describe('variants that wait, in an explanation', () => {
       return reads;
     };
     expect(work(400)).to.be.at.most(3 * work(200));
+  });
+});
+
+describe('a comparison', () => {
+  it('looks a few times at each variant, however many a name has', () => {
+    let looks = 0;
+    const side = (hash: string) =>
+      Array.from({ length: 200 }, (_, at) => ({
+        get constraints() {
+          looks++;
+          return `n == "${at}"`;
+        },
+        hash,
+        body: undefined,
+      }));
+    const found = compared(side('old'), side('new'));
+    expect(found.map(({ from, to }) => [from?.hash, to?.hash])).to.deep.equal(
+      Array.from({ length: 200 }, () => ['old', 'new']),
+    );
+    expect(looks).to.be.below(4000);
+  });
+
+  it('looks a few times at each field of what was added, however deep it is', async () => {
+    let looks = 0;
+    const leaf = { text: 'x'.repeat(20_000) };
+    Object.defineProperty(leaf, 'counted', { enumerable: true, get: () => ++looks });
+    let added: JsonValue = leaf;
+    for (let level = 0; level < 60; level++) added = { inner: added };
+    const yaml = await fieldDifferences({}, added, new Pace(systemClock));
+    expect(yaml).to.include(`${'inner.'.repeat(60)}counted`);
+    expect(looks).to.be.below(10);
   });
 });

@@ -8,6 +8,7 @@ import {
   type LoadStatsResponse,
   LoadStatsResponseSchema,
 } from '../../src/gen/envoy/service/load_stats/v3/lrs_pb.ts';
+import { type Instruction, joined, readInstruction } from '../../src/load/instruction.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { ReportingClass } from '../../src/load/load-view.ts';
 import { charged } from '../../src/model/brand.ts';
@@ -78,6 +79,7 @@ class Stream implements ServerStream {
   paused = false;
   status: GrpcStatus | undefined;
   written = 0;
+  last: Buffer | undefined;
   readonly #clock: VirtualClock | undefined;
 
   /** `clock`: of which each write takes a little. */
@@ -90,8 +92,9 @@ class Stream implements ServerStream {
   handle(handler: StreamHandler): void {
     this.handler = handler;
   }
-  write(): boolean {
+  write(frame: Buffer): boolean {
     this.written++;
+    this.last = frame;
     this.#clock?.advance(0.02);
     return true;
   }
@@ -124,6 +127,7 @@ function setUp(
   places = { sessions: 10 },
   peer = testPeer(),
   settings: { clusters: number } = { clusters: 100 },
+  mayKnow?: ReportingClient['mayKnow'],
 ) {
   const clock = new VirtualClock();
   const plane = new Plane();
@@ -135,7 +139,7 @@ function setUp(
   const client: ReportingClient = {
     of,
     origin: itsOwn,
-    mayKnow: undefined,
+    mayKnow,
     targets: () => targets,
     reported() {},
     left() {},
@@ -195,6 +199,9 @@ function setUp(
     replace,
   };
 }
+
+const clustersIn = (frame: Buffer | undefined): readonly string[] =>
+  fromBinary(LoadStatsResponseSchema, frame?.subarray(5) ?? Buffer.of()).clusters;
 
 const small = {
   clusterStats: [{ clusterName: 'shop', upstreamLocalityStats: [{ totalIssuedRequests: 7n }] }],
@@ -403,6 +410,55 @@ describe('what a control plane asks for', () => {
     expect(malformed).to.deep.equal([]);
     plane.ask(...Array.from({ length: 100_001 }, (_, at) => `cluster-${at}`));
     expect(malformed).to.deep.equal(['malformed LoadStatsResponse: more than 100000 fields']);
+  });
+});
+
+describe('what a client is told', () => {
+  it('is worked out once for all clients that may know the same clusters', () => {
+    const asked: string[] = [];
+    const { clock, plane, server } = setUp(undefined, undefined, undefined, undefined, (cluster) => {
+      asked.push(cluster);
+      return cluster !== 'secret';
+    });
+    const fleet = Array.from({ length: 3 }, (_, at) => {
+      const stream = new Stream();
+      server.accept(stream);
+      stream.send({ node: { id: `node-${at}` } });
+      return stream;
+    });
+    plane.ask('shop', 'secret');
+    for (let turn = 0; turn < 6; turn++) clock.turn();
+    expect(fleet.map(({ last }) => clustersIn(last))).to.deep.equal([['shop'], ['shop'], ['shop']]);
+    expect(asked).to.deep.equal(['shop', 'secret']);
+  });
+
+  it('of several control planes is all that any of them asks for, in one message for all', () => {
+    const of = (asked: MessageInitShape<typeof LoadStatsResponseSchema>): Instruction => {
+      const read = readInstruction(
+        Buffer.from(toBinary(LoadStatsResponseSchema, create(LoadStatsResponseSchema, asked))),
+      );
+      if (!read.ok) throw new Error(read.error);
+      return read.value;
+    };
+    const all = [
+      of({ clusters: ['b'], loadReportingInterval: { seconds: 2n } }),
+      of({ clusters: ['a', 'b'], reportEndpointGranularity: true }),
+      of({ clusters: ['c'], loadReportingInterval: { nanos: 500_000_000 } }),
+    ];
+    const told = joined(all);
+    const { $typeName: _, ...said } = fromBinary(
+      LoadStatsResponseSchema,
+      told?.frame.subarray(5) ?? Buffer.of(),
+    );
+    expect(said).to.deep.include({
+      clusters: ['a', 'b', 'c'],
+      reportEndpointGranularity: true,
+      sendAllClusters: false,
+    });
+    expect(said.loadReportingInterval).to.deep.include({ seconds: 0n, nanos: 500_000_000 });
+    expect(joined(all)).to.equal(told);
+    const everything = joined([...all, of({ sendAllClusters: true, clusters: ['d'] })])?.frame.subarray(5);
+    expect(everything?.toString('hex')).to.equal('12061080cab5ee0118012001');
   });
 });
 

@@ -1,6 +1,11 @@
 import { expect } from 'chai';
 import * as fc from 'fast-check';
-import { explainMatch, formatConstraints, parseConstraints } from '../../src/model/constraints.ts';
+import {
+  type Expression,
+  explainMatch,
+  formatConstraints,
+  parseConstraints,
+} from '../../src/model/constraints.ts';
 import { internParameters } from '../../src/model/parameters.ts';
 import {
   and,
@@ -87,6 +92,26 @@ describe('constraints: why they match or not', () => {
         reason,
       });
     });
+
+  it('says as much of a long one as people read, and looks at each part once', () => {
+    let looks = 0;
+    const value = (at: number): Expression => ({
+      kind: 'value',
+      key: 'env',
+      get value() {
+        looks++;
+        return `v${at}`;
+      },
+    });
+    let deep: Expression = { kind: 'or', of: Array.from({ length: 5000 }, (_, at) => value(at)) };
+    for (let level = 0; level < 50; level++)
+      deep = { kind: 'and', of: [deep, { kind: 'exists', key: 'env' }] };
+    const failed = explainMatch(deep, internParameters([['env', 'x']]));
+    expect(failed.reason).to.match(/^env == "v0" fails: env is "x"; .*; 4980 more alternatives$/);
+    const held = explainMatch(deep, internParameters([['env', 'v4999']]));
+    expect([held.matches, held.reason.length]).to.deep.equal([true, 1006]);
+    expect(looks).to.be.below(15_000);
+  });
 
   it('an unknown kind never matches', () => {
     const { matches, reason } = explainMatch(poisoned.expression, internParameters([]));

@@ -258,7 +258,7 @@ describe('the file of what operators have closed', () => {
     const verdict = { cause: 'rejected', reason: 'no', contents: [content] };
     const other = { of: 'another version' };
     const text = JSON.stringify({
-      freezes: [other, ...frozen.freezes],
+      freezes: [other, ...frozen.freezes.map((one) => ({ ...one, since: 1e16 })), ...frozen.freezes],
       canaries: [other, ['node', 'class']],
       verdicts: [other, verdict],
       discards: [other, content],

@@ -1,3 +1,4 @@
+import { crc32 } from 'node:zlib';
 import * as z from 'zod';
 import type { TypeUrl } from '../../model/brand.ts';
 import type { RecordedChanges } from '../../model/change.ts';
@@ -11,7 +12,7 @@ import { Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
 import type { Reply } from './disk-server.ts';
 import type { DiskError } from './records.ts';
-import { type ChangeSource, Decoder, encode, type SnapshotRow, takeSnapshot } from './rows.ts';
+import { type ChangeSource, count, Decoder, encode, moment, type SnapshotRow, takeSnapshot } from './rows.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
@@ -252,7 +253,7 @@ export class Persistence {
     everything: boolean,
   ): Promise<Result<unknown, DiskError>> {
     const { disk } = this.#options;
-    const now = JSON.stringify(this.#state());
+    const now = stateText(this.#state());
     const begun = await disk.begin(everything);
     if (!begun.ok) return begun;
     if (everything) this.#payloads.clear();
@@ -402,25 +403,33 @@ const upstreamState = z.object({
   /** Where it is. Upstreams with one of these in common are the same, because all endpoints serve the same. */
   places: z.array(z.string()).readonly(),
   /** Milliseconds since the epoch; undefined: it was current. */
-  staleSince: z.number().optional(),
+  staleSince: moment.optional(),
 });
 
 /** What is written beside the rows, in the same transaction. */
 const diskState = z.object({
   /** When it was written, in milliseconds since the epoch: then the relay was alive. */
-  at: z.number(),
+  at: moment,
   upstreams: z.array(upstreamState),
   sessions: z.record(z.string(), z.string()).default({}),
   /** No change that was recorded has a higher one. */
-  revision: z.number().default(0),
+  revision: count.default(0),
 });
 
 type DiskState = z.output<typeof diskState>;
 
-/** Undefined: not what this version writes. */
+/** What earlier versions have written has no checksum. */
+const withChecksum = z.looseObject({ checksum: z.number().optional() });
+
+const stateText = (state: DiskState): string =>
+  JSON.stringify({ ...state, checksum: crc32(JSON.stringify(state)) });
+
+/** Undefined: not what was written. */
 function readState(text: string): DiskState | undefined {
   try {
-    return diskState.safeParse(JSON.parse(text)).data;
+    const { checksum, ...state } = withChecksum.parse(JSON.parse(text));
+    if (checksum !== undefined && checksum !== crc32(JSON.stringify(state))) return undefined;
+    return diskState.safeParse(state).data;
   } catch {
     return undefined;
   }

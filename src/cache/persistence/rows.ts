@@ -8,7 +8,7 @@ import {
   typeUrl,
 } from '../../model/brand.ts';
 import type { Change, ChangedName, ChangedVariant, Content, RecordedChanges } from '../../model/change.ts';
-import type { Clock, WallTime } from '../../model/clock.ts';
+import { type Clock, lastMoment, type WallTime } from '../../model/clock.ts';
 import { type Constraints, maxStampedDepth, parseConstraints } from '../../model/constraints.ts';
 import { getOrMake } from '../../model/maps.ts';
 import { internParameters, type Parameters } from '../../model/parameters.ts';
@@ -27,6 +27,11 @@ import type { Row, RowBatch } from './records.ts';
 
 /* What rows have on disk: its form, how it is written, and how it is read. */
 
+/** Milliseconds since the epoch. */
+export const moment = z.number().min(0).max(lastMoment);
+/** A revision, or how many: what AdminService has room for. */
+export const count = z.uint32();
+
 /** Key, upstream, role. */
 const holderForm = z.tuple([z.string(), z.string(), z.enum(['wildcard', 'named'])]);
 
@@ -38,7 +43,7 @@ const variantForm = z.object({
   version: z.string(),
   responseVersion: z.string(),
   upstream: z.string(),
-  since: z.number(),
+  since: moment,
   holders: z.array(holderForm),
   aliases: z.array(z.string()).optional(),
   /** Milliseconds as given, and when it runs out, in milliseconds since the epoch. */
@@ -63,27 +68,27 @@ const versionForm = z.object({ version: z.string() });
 const changedNameForm = z.object({
   name: z.string(),
   change: z.enum(['ADDED', 'CHANGED', 'REMOVED']),
-  bytes: z.number(),
+  bytes: z.int().min(0),
   verdict: z.enum(['RELEASED', 'PENDING', 'REPLACED', 'DISCARDED']),
   /** Both are left out where no bodies are kept. */
   before: z.array(variantForm).optional(),
   after: z.array(variantForm).optional(),
 });
 
-const answersForm = z.object({ accepted: z.number(), rejected: z.number() });
+const answersForm = z.object({ accepted: count, rejected: count });
 
 const changeForm = z.object({
-  at: z.number(),
+  at: moment,
   upstream: z.string(),
-  added: z.number(),
-  changed: z.number(),
-  removed: z.number(),
+  added: count,
+  changed: count,
+  removed: count,
   first: z.boolean(),
-  releasedAt: z.number().optional(),
+  releasedAt: moment.optional(),
   canariesMs: z.number().optional(),
   clientsMs: z.number().optional(),
   canaries: answersForm.optional(),
-  course: z.object({ wave: z.number(), waves: z.number(), cause: z.string().optional() }).optional(),
+  course: z.object({ wave: count, waves: count, cause: z.string().optional() }).optional(),
   answers: answersForm.optional(),
   reason: z.string(),
   names: z.array(changedNameForm),
@@ -494,16 +499,17 @@ export class Decoder {
 
   /** As it was written. What waited for canaries waits no more: upstream says it again. */
   #change(row: Row): Change {
+    const revision = count.parse(Number(row.key));
     const { names, releasedAt, ...change } = changeForm.parse(JSON.parse(row.body ?? ''));
     const type = typeUrl(row.type);
     // What an operator has made has the content of upstreams too.
     const keeps = names.every(({ before = [], after = [] }) =>
       [...before, ...after].every(({ upstream }) => this.#keeps(upstream)),
     );
-    if (!keeps) this.#differs.change(type, Number(row.key));
+    if (!keeps) this.#differs.change(type, revision);
     return {
       ...change,
-      revision: Number(row.key),
+      revision,
       type,
       releasedAt,
       names: names.map((name) => this.#changedName(type, name, keeps, change.first)),

@@ -459,6 +459,19 @@ describe('persistence', () => {
     await later.close();
   });
 
+  it('reads a state that an earlier version has written, without a checksum', async () => {
+    const before = await open();
+    fill(before);
+    const was = dump(before.store);
+    await before.close();
+    const database = new DatabaseSync(file());
+    database.exec(`UPDATE meta SET state = json_remove(state, '$.checksum')`);
+    database.close();
+    const after = await open();
+    expect(dump(after.store)).to.equal(was);
+    await after.close();
+  });
+
   it('a file of an earlier version is kept under another name, with all that is in it', async () => {
     prepareFile(directory.path);
     const database = new DatabaseSync(file());
@@ -540,6 +553,39 @@ describe('persistence', () => {
           database.close();
         },
         /expected number/,
+      ],
+      [
+        'with a recorded change at a time that is none',
+        () => {
+          const names = { added: 0, changed: 0, removed: 0, first: false, reason: '', names: [] };
+          const change = JSON.stringify({ at: 1e16, upstream: 'central', ...names });
+          const values = ['change', type('cds'), '1', change];
+          const checksum = crc32(values.join('\n'));
+          const database = new DatabaseSync(file());
+          const insert = 'INSERT INTO entry (kind, type, key, body, checksum) VALUES (?, ?, ?, ?, ?)';
+          database.prepare(insert).run(...values, checksum);
+          database.exec(`UPDATE meta SET entries = entries + 1, sum = (sum + ${checksum}) & 4294967295`);
+          database.close();
+        },
+        /expected number/,
+      ],
+      [
+        'with a changed state',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec(`UPDATE meta SET state = replace(state, '"text":"central"', '"text":"centra1"')`);
+          database.close();
+        },
+        /state/,
+      ],
+      [
+        'of an earlier version, written at a time that is none',
+        () => {
+          const database = new DatabaseSync(file());
+          database.exec(`UPDATE meta SET state = json_set(json_remove(state, '$.checksum'), '$.at', 1e16)`);
+          database.close();
+        },
+        /state/,
       ],
       [
         'with a row lost',
