@@ -77,7 +77,7 @@ export class HeldNames implements Gate {
 
   /** After the transaction: how each side sees the commit. */
   close(opened: HeldTransaction, commit: Commit): Commit {
-    opened.settle();
+    opened.settle(commit.resolved);
     opened.admit(commit.resolved);
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);

@@ -99,11 +99,12 @@ export class Interests {
       return none;
     const known = new Set(before.map(keyOf));
     const isFirst = (held: HeldVariant): boolean =>
-      !known.has(keyOf(held)) && this.#isFirst(held, before, answered);
+      !known.has(keyOf(held)) && this.isFirst(held, before, answered);
     return new Set(now.filter(isFirst).map(keyOf));
   }
 
-  #isFirst(held: HeldVariant, before: Content, answered: ReadonlySet<Interest>): boolean {
+  /** Whether it is said to nobody who had an answer, and to somebody who had nothing in `before`. */
+  isFirst(held: HeldVariant, before: Content, answered: ReadonlySet<Interest>): boolean {
     const isMember = isHeldByWildcard(held);
     let isNew = false;
     for (const { interest, answer } of this.seeingVariant(held.variant)) {
