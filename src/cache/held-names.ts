@@ -314,6 +314,10 @@ export class HeldNames implements Gate {
     return [...shown, ...last.map(([, { variant, holders }]) => ({ variant, holders }))];
   }
 
+  isSeen(variant: Variant): boolean {
+    return this.#tables.get(variant.type)?.interests.anySees(variant) === true;
+  }
+
   /** For a commit that is recorded. */
   recordedOf(table: TypeTable): Recorded {
     return { interests: table.interests, snapshot: (name) => this.#snapshot(table, name) };
