@@ -77,7 +77,7 @@ export class HeldNames implements Gate {
 
   /** After the transaction: how each side sees the commit. */
   close(opened: HeldTransaction, commit: Commit): Commit {
-    opened.settle();
+    opened.settle(commit.resolved);
     opened.admit(commit.resolved);
     const change = opened.pendingChange(commit.receivedAt);
     if (change !== undefined) this.#changes.push(change);
@@ -305,6 +305,10 @@ export class HeldNames implements Gate {
       variant,
       holders: isThere(variant) ? holders : holders.filter(({ role }) => role !== 'wildcard'),
     }));
+  }
+
+  isSeen(variant: Variant): boolean {
+    return this.#tables.get(variant.type)?.interests.anySees(variant) === true;
   }
 
   /** For a commit that is recorded. */

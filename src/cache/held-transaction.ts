@@ -1,6 +1,7 @@
 import type { Side } from '../model/access.ts';
 import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
+import { NO_CONTENT } from '../model/change.ts';
 import { assignmentType } from '../model/cluster.ts';
 import type { Constraints } from '../model/constraints.ts';
 import type { Holds } from '../model/holds.ts';
@@ -132,8 +133,8 @@ export class HeldTransaction {
       .flatMap((mayGo) => rest.values().filter((last) => saidLast.has(keyOf(last)) && mayGo(last)));
     for (const last of going.take(over)) {
       saidLast.delete(keyOf(last));
-      const isEverybodys = held.released.variants.get(keyOf(last)) !== undefined;
-      if (isEverybodys || isToOthers(refused, last)) refused.delete(keyOf(last));
+      // For who comes back it is the first answer again.
+      refused.delete(keyOf(last));
       this.#dropFromSides(held, last);
     }
     return held.refused && refused;
@@ -171,10 +172,12 @@ export class HeldTransaction {
 
   /**
    * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
-   * upstream has are held no more.
+   * upstream has are held no more. `resolved`: interests that it has answered.
    */
-  settle(): void {
-    for (const name of this.#names) this.#settle(name);
+  settle(resolved: readonly Interest[]): void {
+    const saidFirst = this.table.interests.saidFirst(new Set(resolved));
+    const isFirst = (entry: CacheEntry): boolean => saidFirst(NO_CONTENT, [entry]).size > 0;
+    for (const name of this.#names) this.#settle(name, isFirst);
     const { held, releasedVersions } = this.table;
     if (held.size === 0 || this.#said?.before === undefined) return;
     const { holder, before } = this.#said;
@@ -235,13 +238,21 @@ export class HeldTransaction {
 
   /**
    * What was discarded stays so until upstream says something else. Who has come since may have come back: what upstream
-   * said when they left is nothing else, nor what it says now if that was refused for others.
+   * said when they left is nothing else, nor what it says now if that was refused for others. Nor is a variant that it says
+   * to nobody who had an answer before: it may have been there all the time.
    */
-  #settleDiscarded(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
+  #settleDiscarded(
+    name: ResourceName,
+    held: HeldName,
+    live: CachedResource | undefined,
+    isFirst: (entry: CacheEntry) => boolean,
+  ): void {
     const { refused = nothing, saidLast = nothing } = held;
-    const isKnown = ({ constraints, variant }: CacheEntry): boolean => {
+    const isKnown = (entry: CacheEntry): boolean => {
+      const { constraints, variant } = entry;
       const last = saidLast.get(constraints.key)?.variant;
       if (last !== undefined && sameVariantContent(last, variant)) return true;
+      if (isFirst(entry)) return true;
       return refused.values().some((one) => sameVariantContent(one.variant, variant));
     };
     if (!this.#saysElse(name, refused, isKnown))
@@ -270,7 +281,7 @@ export class HeldTransaction {
     });
   }
 
-  #settle(name: ResourceName): void {
+  #settle(name: ResourceName, isFirst: (entry: CacheEntry) => boolean): void {
     const live = this.table.resources.get(name);
     if (live !== undefined && this.#keptAway.has(name) && !this.#staysAway(name, live)) return;
     const held = this.table.held.get(name);
@@ -279,7 +290,7 @@ export class HeldTransaction {
     this.#follow(name, held, live);
     if (held.masked === undefined && held.canary !== undefined)
       if (this.#isToBeSeen(name, held.canary, live)) this.table.change(name, held, { canary: undefined });
-    if (held.masked === 'discarded') this.#settleDiscarded(name, held, live);
+    if (held.masked === 'discarded') this.#settleDiscarded(name, held, live, isFirst);
     const masked = this.table.held.get(name)?.masked;
     if (!this.table.stopHoldingIfEqual(name) || live?.resourceErrors === undefined) return;
     this.#whole.released.add(name);

@@ -248,7 +248,7 @@ function isNeeded(
     const isOfRole = (interest.selector === WILDCARD) === (role === 'wildcard');
     const staysOpen = isLeftOpen && holder?.key === key && interest.selector !== variant.name;
     // Another interest has ended, and the upstream of this one is away: its own answer will let go of it.
-    const waits = unwanted && answer === undefined && !isCollection(interest.selector);
+    const waits = unwanted && answer === undefined && (isOfRole || !isCollection(interest.selector));
     return waits || (isOfRole && (answer === 'restored' || staysOpen));
   });
 }

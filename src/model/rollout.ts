@@ -160,6 +160,8 @@ export interface Gate {
   replace(type: TypeUrl, contents: Contents, filter?: Scope, reason?: string): void;
   /** How much of a type each holder has that is released, by its key. */
   releasedByHolder(type: TypeUrl): ReadonlyMap<string, ReleasedSize>;
+  /** Whether somebody subscribes to it: what those had who have left is kept for when they come back. */
+  isSeen(variant: Variant): boolean;
   /** Of the names that canaries see. */
   removals(filter?: Scope): RemovalCount;
   /** What a side has under a name, or what upstream says. */

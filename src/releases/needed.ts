@@ -2,11 +2,11 @@ import type { Side } from '../model/access.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { countIn } from '../model/maps.ts';
 import { type Reference, reference } from '../model/resource.ts';
-import { type Gate, isLacking, type PendingName } from '../model/rollout.ts';
+import { type Gate, type HeldVariant, isLacking, type PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import { referencesOf } from '../wire/references.ts';
 
-type Contents = Pick<Gate, 'pending' | 'contentOf' | 'judgedContent'>;
+type Contents = Pick<Gate, 'pending' | 'contentOf' | 'judgedContent' | 'isSeen'>;
 
 /** What upstream removes is queued as long as clients need it. */
 export class Needed {
@@ -14,14 +14,20 @@ export class Needed {
   /** By `nameKey`: of what was pending then. */
   #needed: ReadonlySet<string> = new Set();
   /** What is kept as it is, and what it refers to. */
-  readonly #kept: Readonly<Record<Side, Kept>>;
+  readonly #kept: Readonly<Record<Side | 'seen', Kept>>;
   /** The same of what is needed by that. */
   #more: ReadonlySet<Reference> = new Set();
   #pending: readonly PendingName[] | undefined;
 
   constructor(gate: Gate) {
     this.#gate = gate;
-    this.#kept = { released: new Kept(gate, 'released'), canary: new Kept(gate, 'canary') };
+    const isSeen = ({ variant }: HeldVariant): boolean => gate.isSeen(variant);
+    this.#kept = {
+      released: new Kept(({ type, name }) => gate.contentOf(type, name, 'released')),
+      canary: new Kept(({ type, name }) => gate.contentOf(type, name, 'canary')),
+      /** Of what canaries have: not what those had who have left. */
+      seen: new Kept(({ type, name }) => gate.contentOf(type, name, 'canary').filter(isSeen)),
+    };
   }
 
   readonly has = ({ type, name }: TypedName): boolean => this.#needed.has(nameKey(type, name));
@@ -41,15 +47,16 @@ export class Needed {
       ? Object.groupBy(gate.pending, (one) => (isKept(one) ? 'kept' : 'rest'))
       : {};
     const more = new Set<Reference>();
-    const neededBy = (side: Side): ReadonlySet<string> => {
-      this.#kept[side].look(kept);
-      return neededIn(gate, this.#kept[side], kept.length === 0 ? [] : rest, more);
+    const neededBy = (one: Kept): ReadonlySet<string> => {
+      one.look(kept);
+      return neededIn(gate, one, kept.length === 0 ? [] : rest, more);
     };
-    const byCanaries = neededBy('canary');
-    this.#needed = neededBy('released').union(byCanaries);
+    const { released, canary, seen } = this.#kept;
+    const bySeen = neededBy(seen);
+    this.#needed = neededBy(released).union(neededBy(canary));
     this.#more = more;
     // What canaries have refers to it again: they went back to what everybody has.
-    const isMissed = (one: PendingName): boolean => byCanaries.has(one.key) && hasLost(gate, one, 'canary');
+    const isMissed = (one: PendingName): boolean => bySeen.has(one.key) && hasLost(gate, one, 'canary');
     const missed = new Set(gate.pending.filter(isMissed).map(({ key }) => key));
     const isWrong = (one: PendingName): boolean =>
       this.#needed.has(one.key) ? isSeenRemoved(gate, one) || missed.has(one.key) : one.queued && !queues;
@@ -67,10 +74,9 @@ export class Needed {
   }
 }
 
-/** What the names that are discarded or frozen refer to, as a side has them. Of thousands few change at a time. */
+/** What the names that are discarded or frozen refer to, as a column has them. Of thousands few change at a time. */
 class Kept {
-  readonly #gate: Contents;
-  readonly #side: Side;
+  readonly #contentOf: (name: TypedName) => readonly HeldVariant[];
   /** By `nameKey`. */
   readonly #of = new Map<
     string,
@@ -78,9 +84,8 @@ class Kept {
   >();
   readonly #counts = new Map<Reference, number>();
 
-  constructor(gate: Contents, side: Side) {
-    this.#gate = gate;
-    this.#side = side;
+  constructor(contentOf: (name: TypedName) => readonly HeldVariant[]) {
+    this.#contentOf = contentOf;
   }
 
   refersTo(one: Reference): boolean {
@@ -93,7 +98,7 @@ class Kept {
       const known = this.#of.get(name.key);
       if (known?.name === name) continue;
       if (known !== undefined) this.#count(known.references, -1);
-      const references = referencesOfAll(this.#gate, [name], this.#side);
+      const references = referencesIn(this.#contentOf(name));
       this.#of.set(name.key, { name, references });
       this.#count(references, 1);
     }
@@ -137,7 +142,7 @@ function neededIn(
     if (added.length === 0) return needed;
     for (const { key } of added) needed.add(key);
     // What is needed needs something itself. It is there as everybody has it.
-    references = referencesOfAll(gate, added, 'released');
+    references = referencesIn(added.flatMap(({ type, name }) => gate.contentOf(type, name, 'released')));
     for (const one of references) more.add(one);
   }
 }
@@ -153,14 +158,8 @@ const isSeenRemoved = (gate: Contents, one: PendingName): boolean =>
 const hasLost = (gate: Contents, { type, name }: PendingName, column: 'said' | 'canary'): boolean =>
   isLacking(gate.judgedContent(type, name, column), gate.judgedContent(type, name, 'released'));
 
-function referencesOfAll(
-  gate: Contents,
-  names: readonly PendingName[],
-  column: Side,
-): ReadonlySet<Reference> {
+function referencesIn(content: readonly HeldVariant[]): ReadonlySet<Reference> {
   const all = new Set<Reference>();
-  for (const { type, name } of names)
-    for (const { variant } of gate.contentOf(type, name, column))
-      for (const one of referencesOf(variant)) all.add(one);
+  for (const { variant } of content) for (const one of referencesOf(variant)) all.add(one);
   return all;
 }

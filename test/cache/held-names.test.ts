@@ -644,6 +644,15 @@ describe('held names', () => {
         [inProd, inTest].map((one) => told.some((constraints) => constraints.matches(one))),
       ).to.deep.equal([true, true]);
     });
+    it('a variant for clients that have just come says nothing else, and one for clients that had an answer does', () => {
+      const setting = discarded();
+      const resolved = [setting.want('a', inSecond)];
+      setting.apply({ puts: [cluster('a', '2'), cluster('a', 'of 2', { constraints: second })], resolved });
+      expect([setting.both('a', inSecond), setting.pending()]).to.deep.equal(['1 | 1', 'a discarded']);
+      setting.apply({ resolved: [setting.want('a', inProd)] });
+      setting.apply({ puts: [cluster('a', 'of prod', { constraints: prod })] });
+      expect([setting.see('canary', 'a'), setting.pending()]).to.deep.equal(['2', 'a']);
+    });
     it('what was discarded stays away when its type is gated no more, until upstream says something else', () => {
       const setting = discarded();
       setting.gate.gatedTypes(new Set());
@@ -693,6 +702,22 @@ describe('held names', () => {
       isPast(setting);
       expect(kept(setting)).to.deep.equal([101, 101]);
       expect([setting.both('a', inProd), setting.pending()]).to.deep.equal(['1 | 1', 'a discarded']);
+    });
+    it('while it is discarded: what upstream has for each of them is no news, and not kept for ever', () => {
+      const setting = new Setting();
+      setting.want('a');
+      for (const content of ['1', '2']) setting.apply({ puts: [cluster('a', content)] });
+      setting.gate.discard();
+      for (let index = 0; index < 300; index++) {
+        const env = `invented-${index}`;
+        const interest = setting.want('a', internParameters([['env', env]]));
+        const puts = [cluster('a', `of ${index}`, { constraints: when({ env }) })];
+        setting.apply({ puts, resolved: [interest] });
+        setting.store.removeInterest(interest);
+      }
+      expect(setting.pending()).to.equal('a discarded');
+      const { refused } = setting.store.tables.get(cds)?.held.get(resourceName('a')) ?? {};
+      expect(refused?.size).to.be.below(105);
     });
     it('what is kept back from clients that have left waits for them', () => {
       const setting = waiting();

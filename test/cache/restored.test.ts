@@ -346,6 +346,18 @@ describe('what is restored', () => {
     expect(store.peek(cds, one.selector, NO_PARAMETERS)).to.equal('absent');
   });
 
+  it('that other wildcards see which are not answered yet stays when the one ends that it came for', () => {
+    const [prod, dev] = [interest('cds', '*', { env: 'prod' }), interest('cds', '*', { env: 'dev' })];
+    const before = storeWith(prod);
+    before.apply(says('cds', { resources: { a: '1', b: '1' }, resolved: [prod] }));
+    const store = restarted(before);
+    store.addInterest(dev);
+    expect(store.removeInterest(prod)).to.equal(undefined);
+    expect(names(store, dev)).to.deep.equal(['a', 'b']);
+    store.apply(says('cds', { resources: { a: '1' }, resolved: [dev] }));
+    expect(names(store, dev)).to.deep.equal(['a']);
+  });
+
   it('before a first answer is nothing but a hint: it goes with the answer', () => {
     const before = storeWith(all);
     before.apply(says('cds', { resources: { a: '1', b: '1' } })); // the rest of the answer was still to come

@@ -3,12 +3,12 @@ import { Store } from '../../src/cache/store.ts';
 import type { Side } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
-import { NO_PARAMETERS } from '../../src/model/parameters.ts';
+import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { type Put, type Transaction, transaction, WILDCARD } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import { Rollout } from '../../src/releases/rollout.ts';
 import { cpuSeconds } from '../support/cpu.ts';
-import { cluster, namedHolder, put, type, wildcardHolder } from '../support/in-memory-relay.ts';
+import { cluster, namedHolder, put, type, when, wildcardHolder } from '../support/in-memory-relay.ts';
 import { anyOf } from '../support/real-bodies.ts';
 import { unheard, withoutCanaries } from '../support/rollouts.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -16,6 +16,8 @@ import { VirtualClock } from '../support/virtual-clock.ts';
 const [cds, eds, rds] = [type('cds'), type('eds'), type('rds')];
 const decision = { operator: 'somebody', reason: 'a test' };
 const bakeMs = 30_000;
+const prod = when({ env: 'prod' });
+const inProd = internParameters([['env', 'prod']]);
 
 /** The route `web`. */
 function routeTo(target: string): Put {
@@ -238,6 +240,24 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
       expect(world.canaries()).to.equal('old new other a');
       const waits = 'cds old queued, cds other discarded, rds web frozen';
       expect(world.after()).to.equal(`old new other a, ${waits}`);
+    });
+
+    it('it comes back with one that has left, and whose route leads to it', () => {
+      const world = new World();
+      const interest = { type: rds, selector: resourceName('web'), parameters: inProd };
+      const comes = (): void => {
+        world.store.addInterest(interest);
+        world.says(rds, { puts: [{ ...routeTo('old'), constraints: prod }], resolved: [interest] });
+      };
+      comes();
+      world.says(rds, { puts: [routeTo('new')] });
+      world.store.removeInterest(interest);
+      world.removes(cds, 'old');
+      world.rollout.freeze({ type: rds }, decision);
+      world.says(rds, { puts: [routeTo('other')] });
+      expect(world.canaries()).to.equal('new other a');
+      comes();
+      expect(world.canaries()).to.equal('old new other a');
     });
 
     it('what their route leads to is not removed either', () => {

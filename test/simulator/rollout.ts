@@ -654,10 +654,11 @@ export class SimulatedRollout {
     const bad = failing.find((node) => {
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
       if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
-      const others = [...nodes].filter(
-        (one) => !isInWaves(one) && this.#classOf(one) === this.#classOf(node),
-      );
+      const ofClass = [...nodes].filter((one) => this.#classOf(one) === this.#classOf(node));
+      const others = ofClass.filter((one) => !isInWaves(one));
       if (others.length > 0) return others.some((one) => well.has(one));
+      // Who has the same as the first that is for their locators is judged with nobody, and may fail as well.
+      if (ofClass.some((one) => !harmed.has(one) && !well.has(one))) return false;
       // Nobody of the class is left: they are compared with themselves. What is usual then is forgotten with their stream of
       // reports. While they have something that is judged or frozen, nothing that they report is usual (ADR 161).
       const usual = before(node).filter(({ stream, isUsual }) => isUsual && saidLater.has(stream));
