@@ -430,7 +430,7 @@ class ResponseContent {
 
   /**
    * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
-   * something else now: a removal does not say for which it is.
+   * something else now: a removal does not say for which it is. (`leavesDoubtful`: another variant that waits for this one.)
    */
   retain(item: Item, variant: Variant): void {
     this.#retained.add(constrainedKey(variant.constraints, nameOf(item, variant)));

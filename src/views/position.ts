@@ -62,7 +62,10 @@ export class Position {
   /** How many visible changes the view had had then. */
   #generation: number;
   overlay: Overlay | undefined;
-  /** Items whose errors the last response has left to the next one. */
+  /**
+   * Items whose errors the last response has left to the next one. The cursor sends them again for that: what it sends
+   * again for other reasons has no errors to tell.
+   */
   #untold: ResendItems | undefined;
 
   constructor(view: View, revision: number, overlay: Overlay | undefined, untold?: ResendItems) {
