@@ -499,7 +499,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     }
     const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
     const { response, deferredRemovals, untold } = move ?? this.#shared(defers);
-    if (deferredRemovals !== undefined && (response?.bytes.length ?? 0) > mostBytes)
+    if (deferredRemovals !== undefined && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     // What stays although nobody defers it waits for what is unknown.
     const isLast = deferredRemovals === undefined || defers === defersNothing;

@@ -352,16 +352,17 @@ describe('variants (protocol §5, TP2)', () => {
       it('and nothing is composed for it until then', () => {
         const { relay, client } = start();
         removes(relay);
-        const { resourcesIn } = Position.prototype;
         let looks = 0;
-        Position.prototype.resourcesIn = function (view) {
+        const before = Object.getOwnPropertyDescriptor(Position.prototype, 'resourcesIn') ?? {};
+        const counted = (): ReadonlyMap<string, unknown> => {
           looks++;
-          return resourcesIn.call(this, view);
+          return new Map<string, unknown>();
         };
+        Object.defineProperty(Position.prototype, 'resourcesIn', { ...before, value: counted });
         try {
           for (let count = 0; count < 3; count++) client.unblock();
         } finally {
-          Position.prototype.resourcesIn = resourcesIn;
+          Object.defineProperty(Position.prototype, 'resourcesIn', before);
         }
         expect(looks).to.equal(0);
       });
