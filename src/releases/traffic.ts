@@ -208,12 +208,9 @@ function isDrop(
 ): boolean {
   if (others.requests < minRequests) return false;
   let expected = requestRate(others) * canaries.seconds;
-  const peers = clients.others.length === 0 ? clients.canaries : clients.others;
   // The first report of a client may be of the time before it had anything to do.
   const said = clients.canaries.filter(({ usual }) => usual.heard > 1);
-  const alike = spread(peers, 'counted');
-  const steady = said.length < clients.canaries.length ? alike : spread(peers, 'usual');
-  const differing = Math.min(alike, steady) * shares(clients);
+  const differing = differenceOf(clients, said.length / Math.max(1, clients.canaries.length));
   const usually = burstsOfReports([...clients.canaries, ...clients.others]);
   // Relative to the expected number.
   const inOthers =
@@ -235,6 +232,19 @@ function isDrop(
   const evidence =
     against(canaries.requests, share * expected) + against(others.requests, share * others.requests);
   return isBeyondChance(evidence, variance * (expected / missing) ** 2, limit);
+}
+
+/**
+ * How much clients may differ beyond chance: a relative variance. `told`: of so large a part of the canaries it is known what
+ * they got before. The others may differ as clients do among each other.
+ */
+function differenceOf(clients: Sides<readonly ComparedClient[]>, told: number): number {
+  const peers = clients.others.length === 0 ? clients.canaries : clients.others;
+  const [alike, ofUsual] = [spread(peers, 'counted'), spread(peers, 'usual')];
+  // What those who have just come got in a report or two differs much from what is usual for them.
+  const areKnown = [...clients.canaries, ...clients.others].every(isKnown);
+  const steady = areKnown ? ofUsual : Math.min(alike, ofUsual);
+  return (alike * (1 - told) + steady * told) * shares(clients);
 }
 
 /** What a part of all counts says against what is expected of it. The sum over all parts is that of `isBeyondChance`. */

@@ -193,6 +193,21 @@ describe('a change judged by traffic', () => {
     expect(compareTraffic({ canaries, others }, bounds, 1).state).to.equal('UNKNOWN');
   });
 
+  it('one canary that has just come hides no drop at those that are known', () => {
+    const rates = [30, 60, 120, 250, 500, 1000, 2000, 4000, 8000];
+    const steady = (rate: number): ComparedClient =>
+      client(tally(rate * 10, 0, 100), tally(rate * 10, 0, 100));
+    const silent = rates.map((rate) => client(tally(0, 0, 100), tally(rate * 10, 0, 100)));
+    const canaries = [...silent, client(none, tally(0))];
+    const found = compareTraffic({ canaries, others: rates.map(steady) }, bounds, 1);
+    expect(found.state, found.reason).to.equal('BAD');
+  });
+
+  it('where nobody is left, canaries that are alike now may have been so by chance', () => {
+    const canaries = [300, 100, 50].map((rate) => client(tally(60 * 100, 0, 100), tally(rate * 100, 0, 100)));
+    expect(compareTraffic({ canaries, others: [] }, bounds, 1).state).to.equal('GOOD');
+  });
+
   it('clients that differ much among each other may differ from canaries as much', () => {
     const errors = [0, 900, 20, 400, 10, 700].map((count) => client(tally(1000, count)));
     expect(
