@@ -7,7 +7,7 @@ import type {
 } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import { counted, errorLine, printable } from '../model/text.ts';
+import { counted, errorLine, printable, shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { ago, canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
 import { missingText } from '../observe/missing-text.ts';
@@ -129,7 +129,11 @@ function pendingLines({
   traffic,
 }: Plain<RolloutStatus>): readonly string[] {
   if (pending === 0) return [];
-  const shown = names.slice(0, 5).map(printable).join(', ') + (names.length > 5 ? ', …' : '');
+  const shown =
+    names
+      .slice(0, 5)
+      .map((name) => printable(shorten(name, 200)))
+      .join(', ') + (names.length > 5 ? ', …' : '');
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${printable(upstream)}: ${shown}`;
   if (state === 'IDLE') return [`discarded: ${what}${reason === '' ? '' : ` (${errorLine(reason)})`}`];
   const hidden = masked > 0 && masked < pending ? `; ${masked} of them with nobody` : '';
@@ -147,6 +151,18 @@ function upstreamsText({ upstreams }: Plain<StatusResponse>, now: number, view: 
       ['DATA', (upstream) => dataCell(upstream, now)],
       ['ENDPOINT', ({ kind, endpoint }) => `${kind} ${endpoint}`],
       'sessions',
+      [
+        'HELD REMOVALS',
+        ({ heldRemovals }) => heldRemovals.map(({ type, count }) => `${count} ${type}`).join(', '),
+        'wide',
+        'rare',
+      ],
+      [
+        'ISOLATED TYPES',
+        ({ suspectTypes }) => suspectTypes.map(({ type }) => type).join(', '),
+        'wide',
+        'rare',
+      ],
       ['LAST ERROR', ({ lastError, staleReason }) => lastError || staleReason],
     ],
     view,

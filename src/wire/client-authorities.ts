@@ -29,7 +29,7 @@ export class ClientAuthorities {
   readonly #seen: Intermediates;
   /** The revision of `#seen` that the tables are of. */
   #revision = 0;
-  /** Of issuers that lead to a root, by fingerprint: until when they and theirs are valid; undefined while that is worked out. */
+  /** Of issuers, by fingerprint: until when they and theirs are valid; undefined: none leads to a root, or that is worked out. */
   readonly #ends = new Map<string, number | undefined>();
   /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
   readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });

@@ -22,7 +22,7 @@ import { type PageModel, pageModel } from './page-model.ts';
 /** How many clients the page lists; there may be tens of thousands. */
 export const clientsShown = 100;
 
-/** What browsers without scripts show: as `status` and `clients` print it. `now` is milliseconds since the epoch. */
+/** What browsers without scripts show: as `status` and `clients` print it, but for why something is missing. `now` is milliseconds since the epoch. */
 export function fallback(
   status: Plain<StatusResponse>,
   clients: Plain<ListClientsResponse>,
