@@ -176,7 +176,7 @@ export class HeldTransaction {
    */
   settle(resolved: readonly Interest[]): void {
     const saidFirst = this.table.interests.saidFirst(new Set(resolved));
-    const isFirst = (entry: CacheEntry): boolean => saidFirst(NO_CONTENT, [entry]).size > 0;
+    const isFirst = (entry: CacheEntry): boolean => saidFirst(entry, NO_CONTENT);
     for (const name of this.#names) this.#settle(name, isFirst);
     const { held, releasedVersions } = this.table;
     if (held.size === 0 || this.#said?.before === undefined) return;

@@ -21,8 +21,6 @@ export interface InterestState {
   holder: Holder | undefined;
 }
 
-const none: ReadonlySet<ConstraintsKey> = new Set();
-
 type Seen = Pick<Variant, 'name' | 'constraints' | 'aliases'>;
 
 /** All interests in one type, found by name and by what a variant's constraints match. */
@@ -99,17 +97,17 @@ export class Interests {
   }
 
   /**
-   * What a commit says first: of what is new in `now`, variants for those whom nothing had been answered, and who had
-   * nothing of the name. `answered`: interests that were answered with it. A wildcard over delta is answered later.
+   * Of one commit: whether it says a variant first, to those whom nothing had been answered, and who had nothing in `before`
+   * of its name. `answered`: interests that were answered with it. A wildcard over delta is answered later.
    */
-  saidFirst(answered: ReadonlySet<Interest>): (before: Content, now: Content) => ReadonlySet<ConstraintsKey> {
+  saidFirst(answered: ReadonlySet<Interest>): (held: HeldVariant, before: Content) => boolean {
     const wasAnswered = ({ interest, answer }: InterestState): boolean =>
       answer !== undefined && !answered.has(interest);
     // Looked at once: 40,000 names may have the same constraints, which a thousand wildcards match.
     const wildcards = new Map<ConstraintsKey, boolean>();
     const wasShown = (constraints: Constraints): boolean =>
       getOrMake(wildcards, constraints.key, () => this.#wildcards(constraints).some(wasAnswered));
-    const isFirst = (held: HeldVariant, before: Content): boolean => {
+    return (held, before) => {
       const { variant } = held;
       const isMember = isHeldByWildcard(held);
       if (isMember && wasShown(variant.constraints)) return false;
@@ -121,13 +119,6 @@ export class Interests {
         (isMember && this.#wildcards(variant.constraints).some(hadNothing))
       );
     };
-    return (before, now) => {
-      // As it is where contents change.
-      if (before.length === now.length && now.every((held, at) => keyOf(held) === keyOf(before[at] ?? held)))
-        return none;
-      const known = new Set(before.map(keyOf));
-      return new Set(now.filter((held) => !known.has(keyOf(held)) && isFirst(held, before)).map(keyOf));
-    };
   }
 
   /** Whether any interest sees a variant, by its name or an alias. */
@@ -136,8 +127,6 @@ export class Interests {
     return aliases.some((alias) => this.named(resourceName(alias)) !== undefined);
   }
 }
-
-const keyOf = ({ variant }: HeldVariant): ConstraintsKey => variant.constraints.key;
 
 function selectorsOver(name: ResourceName): readonly Selector[] {
   const glob = parentGlob(name);

@@ -1,11 +1,12 @@
-import { type ResourceName, type Revision, resourceName } from '../model/brand.ts';
+import { type ConstraintsKey, type ResourceName, type Revision, resourceName } from '../model/brand.ts';
 import type { Commit, Snapshot, StoredResourceError } from '../model/catalog.ts';
+import type { Content } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { deltaVersionOf } from '../model/payloads.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import { isHeldByWildcard } from '../model/rollout.ts';
+import { type HeldVariant, isHeldByWildcard } from '../model/rollout.ts';
 import { coversResource, isCollection } from '../model/selection.ts';
 import {
   type Heartbeat,
@@ -60,10 +61,10 @@ export class CommitChanges {
   get contents(): Commit['contents'] {
     if (this.#recorded === undefined) return undefined;
     const { snapshot, interests } = this.#recorded;
-    const saidFirst = interests.saidFirst(new Set(this.resolved));
+    const isFirst = interests.saidFirst(new Set(this.resolved));
     const changed = this.#before.entries().map(([name, before]) => {
       const after = snapshot(name);
-      return [name, { before, after, saidFirst: saidFirst(before.released, after.released) }] as const;
+      return [name, { before, after, saidFirst: firstIn(before.released, after.released, isFirst) }] as const;
     });
     return new Map(changed);
   }
@@ -620,3 +621,20 @@ export function restamp(
   }
   return changes;
 }
+
+/** What is new in `now`, and is said first. */
+function firstIn(
+  before: Content,
+  now: Content,
+  isFirst: (held: HeldVariant, before: Content) => boolean,
+): ReadonlySet<ConstraintsKey> {
+  // As it is where contents change.
+  if (before.length === now.length && now.every((held, at) => keyOf(held) === keyOf(before[at] ?? held)))
+    return none;
+  const known = new Set(before.map(keyOf));
+  return new Set(now.filter((held) => !known.has(keyOf(held)) && isFirst(held, before)).map(keyOf));
+}
+
+const none: ReadonlySet<ConstraintsKey> = new Set();
+
+const keyOf = ({ variant }: HeldVariant): ConstraintsKey => variant.constraints.key;

@@ -49,6 +49,16 @@ describe('persistence', () => {
   const open = (options: Omit<CacheOptions, 'directory'> = {}) =>
     Cache.open({ directory: directory.path, ...options });
   const file = () => join(directory.path, 'cache.sqlite');
+  /** A row that counts, whatever is in it. */
+  const addChange = (change: string): void => {
+    const values = ['change', type('cds'), '1', change];
+    const checksum = crc32(values.join('\n'));
+    const database = new DatabaseSync(file());
+    const insert = 'INSERT INTO entry (kind, type, key, body, checksum) VALUES (?, ?, ?, ?, ?)';
+    database.prepare(insert).run(...values, checksum);
+    database.exec(`UPDATE meta SET entries = entries + 1, sum = (sum + ${checksum}) & 4294967295`);
+    database.close();
+  };
   const contents = (): unknown => {
     const database = new DatabaseSync(file());
     const { payloads } = database.prepare('SELECT count(*) AS payloads FROM payload').get() ?? {};
@@ -543,29 +553,14 @@ describe('persistence', () => {
       ],
       [
         'with a recorded change of another version',
-        () => {
-          const values = ['change', type('cds'), '1', '{"of":"another version"}'];
-          const checksum = crc32(values.join('\n'));
-          const database = new DatabaseSync(file());
-          const insert = 'INSERT INTO entry (kind, type, key, body, checksum) VALUES (?, ?, ?, ?, ?)';
-          database.prepare(insert).run(...values, checksum);
-          database.exec(`UPDATE meta SET entries = entries + 1, sum = (sum + ${checksum}) & 4294967295`);
-          database.close();
-        },
+        () => addChange('{"of":"another version"}'),
         /expected number/,
       ],
       [
         'with a recorded change at a time that is none',
         () => {
           const names = { added: 0, changed: 0, removed: 0, first: false, reason: '', names: [] };
-          const change = JSON.stringify({ at: 1e16, upstream: 'central', ...names });
-          const values = ['change', type('cds'), '1', change];
-          const checksum = crc32(values.join('\n'));
-          const database = new DatabaseSync(file());
-          const insert = 'INSERT INTO entry (kind, type, key, body, checksum) VALUES (?, ?, ?, ?, ?)';
-          database.prepare(insert).run(...values, checksum);
-          database.exec(`UPDATE meta SET entries = entries + 1, sum = (sum + ${checksum}) & 4294967295`);
-          database.close();
+          addChange(JSON.stringify({ at: 1e16, upstream: 'central', ...names }));
         },
         /expected number/,
       ],
