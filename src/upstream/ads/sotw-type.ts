@@ -178,11 +178,14 @@ export class SotwType extends SubscribedType {
     const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
-    // What is held goes with a response that lacks it, not with silence. What this stream has delivered of a glob by
-    // another name stays with that.
+    // What is held goes with a response that lacks it, not with silence: one since its request, after which none came. What
+    // this stream has delivered of a glob by another name stays with that.
     const isHeld =
       subscription.kind === 'glob' ? this.holdsUnconfirmed(subscription) : this.holds(subscription);
-    if (!extend && !isHeld && !isUnknownAbove) return 'absent';
+    if (!extend && !isUnknownAbove && (!isHeld || subscription.responseSeen)) {
+      this.removeUnconfirmed(subscription);
+      return 'absent';
+    }
     subscription.anyResponseAnswers = true;
     return extend ? 'extend' : 'unknown';
   }
@@ -394,8 +397,10 @@ export class SotwType extends SubscribedType {
   #resolveMissing(namesWithErrors: ReadonlySet<ResourceName>): void {
     const { subscriptions } = this;
     for (const subscription of [...subscriptions.unresolved]) {
-      if (subscription.anyResponseAnswers && !namesWithErrors.has(subscription.selector))
-        this.resolve(subscription);
+      const { kind, requestNumber, failed, selector } = subscription;
+      const isLacking = !namesWithErrors.has(selector);
+      if (subscription.anyResponseAnswers && isLacking) this.resolve(subscription);
+      else if (kind === 'name') subscription.responseSeen = requestNumber > 0 && isLacking && !failed;
     }
     for (const subscription of subscriptions.named('*'))
       if (subscription.anyResponseAnswers) subscription.resolvedOnThisStream = true;

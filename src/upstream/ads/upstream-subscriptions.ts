@@ -34,7 +34,7 @@ export class UpstreamSubscription {
   awaitsLateAnswer = false;
   /** Upstream answered it on some stream: the store has it as resolved. */
   resolved = false;
-  /** A response that may answer it has come. A wildcard or glob is resolved when no more responses follow. */
+  /** A response that may answer it has come; SotW: the last one lacks it. It is resolved when no more responses follow. */
   responseSeen = false;
   /** The last that upstream said of it, on whatever stream, was this error, which is not NOT_FOUND. */
   error: ResourceError | undefined;
