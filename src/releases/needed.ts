@@ -1,10 +1,10 @@
-import type { Side } from '../model/access.ts';
 import { nameKey, type TypedName } from '../model/holds.ts';
 import { countIn } from '../model/maps.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { type Gate, type HeldVariant, isLacking, type PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
 import { referencesOf } from '../wire/references.ts';
+import { keysOf } from './waiting.ts';
 
 type Contents = Pick<Gate, 'pending' | 'contentOf' | 'judgedContent' | 'isSeen'>;
 
@@ -14,20 +14,16 @@ export class Needed {
   /** By `nameKey`: of what was pending then. */
   #needed: ReadonlySet<string> = new Set();
   /** What is kept as it is, and what it refers to. */
-  readonly #kept: Readonly<Record<Side | 'seen', Kept>>;
+  readonly #kept: Kept;
   /** The same of what is needed by that. */
   #more: ReadonlySet<Reference> = new Set();
   #pending: readonly PendingName[] | undefined;
+  /** Canaries have lost something that those need who have left: it comes back with them. */
+  dependsOnClients = false;
 
   constructor(gate: Gate) {
     this.#gate = gate;
-    const isSeen = ({ variant }: HeldVariant): boolean => gate.isSeen(variant);
-    this.#kept = {
-      released: new Kept(({ type, name }) => gate.contentOf(type, name, 'released')),
-      canary: new Kept(({ type, name }) => gate.contentOf(type, name, 'canary')),
-      /** Of what canaries have: not what those had who have left. */
-      seen: new Kept(({ type, name }) => gate.contentOf(type, name, 'canary').filter(isSeen)),
-    };
+    this.#kept = new Kept(gate);
   }
 
   readonly has = ({ type, name }: TypedName): boolean => this.#needed.has(nameKey(type, name));
@@ -35,31 +31,24 @@ export class Needed {
   /** Whether it would be needed if upstream removed it. */
   mayBe({ type, name }: TypedName): boolean {
     const one = reference(typeInfo(type).short, name);
-    return this.#kept.released.refersTo(one) || this.#kept.canary.refersTo(one) || this.#more.has(one);
+    return this.#kept.references.has(one) || this.#more.has(one);
   }
 
   /** `isJudged`: there is a rollout. `queues`: something else is queued, which stays so. */
   look(isJudged: boolean, queues: boolean): void {
     const gate = this.#gate;
-    if (this.#pending === gate.pending) return;
+    if (this.#pending === gate.pending && !this.dependsOnClients) return;
     this.#pending = gate.pending;
     const { kept = [], rest = [] } = isJudged
       ? Object.groupBy(gate.pending, (one) => (isKept(one) ? 'kept' : 'rest'))
       : {};
-    const more = new Set<Reference>();
-    const neededBy = (one: Kept): ReadonlySet<string> => {
-      one.look(kept);
-      return neededIn(gate, one, kept.length === 0 ? [] : rest, more);
-    };
-    const { released, canary, seen } = this.#kept;
-    const bySeen = neededBy(seen);
-    this.#needed = neededBy(released).union(neededBy(canary));
+    this.#kept.look(kept);
+    const { needed, more } = neededIn(gate, this.#kept.references, kept.length === 0 ? [] : rest);
+    this.#needed = needed;
     this.#more = more;
-    // What canaries have refers to it again: they went back to what everybody has.
-    const isMissed = (one: PendingName): boolean => bySeen.has(one.key) && hasLost(gate, one, 'canary');
-    const missed = new Set(gate.pending.filter(isMissed).map(({ key }) => key));
+    const missed = this.#missed(kept, rest);
     const isWrong = (one: PendingName): boolean =>
-      this.#needed.has(one.key) ? isSeenRemoved(gate, one) || missed.has(one.key) : one.queued && !queues;
+      needed.has(one.key) ? isSeenRemoved(gate, one) || missed.has(one.key) : one.queued && !queues;
     const wrong = new Set(gate.pending.filter(isWrong).map(({ key }) => key));
     if (wrong.size === 0) return;
     const isWrongly = (name: TypedName): boolean =>
@@ -68,28 +57,39 @@ export class Needed {
     if (!queues) gate.unqueue((name) => !this.has(name));
   }
 
+  /** What canaries have that are there refers to it again: they went back to what everybody has. By `nameKey`. */
+  #missed(kept: readonly PendingName[], rest: readonly PendingName[]): ReadonlySet<string> {
+    const gate = this.#gate;
+    const lost = rest.filter((one) => this.#needed.has(one.key) && hasLost(gate, one, 'canary'));
+    const shown =
+      lost.length === 0 ? [] : kept.flatMap((one) => gate.contentOf(one.type, one.name, 'canary'));
+    const neededBy = (content: readonly HeldVariant[]): ReadonlySet<string> =>
+      neededIn(gate, referencesIn(content), rest).needed.intersection(keysOf(lost));
+    const byAll = neededBy(shown);
+    const missed = byAll.size === 0 ? byAll : neededBy(shown.filter(({ variant }) => gate.isSeen(variant)));
+    this.dependsOnClients = missed.size < byAll.size;
+    return missed;
+  }
+
   /** Whether something is judged is another now. */
   reload(): void {
     this.#pending = undefined;
   }
 }
 
-/** What the names that are discarded or frozen refer to, as a column has them. Of thousands few change at a time. */
+/** What the names that are discarded or frozen refer to, as either side has them. Of thousands few change at a time. */
 class Kept {
-  readonly #contentOf: (name: TypedName) => readonly HeldVariant[];
+  readonly #gate: Contents;
   /** By `nameKey`. */
   readonly #of = new Map<
     string,
     { readonly name: PendingName; readonly references: ReadonlySet<Reference> }
   >();
-  readonly #counts = new Map<Reference, number>();
+  /** How many of them refer to each. */
+  readonly references = new Map<Reference, number>();
 
-  constructor(contentOf: (name: TypedName) => readonly HeldVariant[]) {
-    this.#contentOf = contentOf;
-  }
-
-  refersTo(one: Reference): boolean {
-    return this.#counts.has(one);
+  constructor(gate: Contents) {
+    this.#gate = gate;
   }
 
   /** A name whose content is another is another object. */
@@ -98,12 +98,15 @@ class Kept {
       const known = this.#of.get(name.key);
       if (known?.name === name) continue;
       if (known !== undefined) this.#count(known.references, -1);
-      const references = referencesIn(this.#contentOf(name));
+      const sides = (['released', 'canary'] as const).flatMap((side) =>
+        this.#gate.contentOf(name.type, name.name, side),
+      );
+      const references = referencesIn(sides);
       this.#of.set(name.key, { name, references });
       this.#count(references, 1);
     }
     if (this.#of.size === names.length) return;
-    const keys = new Set(names.map(({ key }) => key));
+    const keys = keysOf(names);
     for (const [key, { references }] of this.#of) {
       if (keys.has(key)) continue;
       this.#of.delete(key);
@@ -112,7 +115,7 @@ class Kept {
   }
 
   #count(references: ReadonlySet<Reference>, more: number): void {
-    for (const one of references) countIn(this.#counts, one, more);
+    for (const one of references) countIn(this.references, one, more);
   }
 }
 
@@ -121,17 +124,17 @@ const isKept = ({ masked }: PendingName): boolean => masked !== undefined && mas
 /**
  * What upstream removes, and what a side needs: what it has of something that is discarded or frozen refers to it. A
  * control plane that moves a route removes the old cluster once the relay has accepted the new route, and so does not
- * know that nobody has it. By `nameKey`. `rest`: what else is pending. `more`: what that refers to is added to these.
+ * know that nobody has it. By `nameKey`. `rest`: what else is pending. `more`: what that refers to itself.
  */
 function neededIn(
   gate: Contents,
-  kept: Kept,
+  kept: Pick<ReadonlySet<Reference>, 'has'>,
   rest: readonly PendingName[],
-  more: Set<Reference>,
-): ReadonlySet<string> {
+): { readonly needed: ReadonlySet<string>; readonly more: ReadonlySet<Reference> } {
   const needed = new Set<string>();
+  const more = new Set<Reference>();
   const left = new Map(rest.map((one) => [reference(typeInfo(one.type).short, one.name), one]));
-  let references: Iterable<Reference> = [...left.keys()].filter((one) => kept.refersTo(one));
+  let references: Iterable<Reference> = [...left.keys()].filter((one) => kept.has(one));
   for (;;) {
     const added: PendingName[] = [];
     for (const one of references) {
@@ -139,7 +142,7 @@ function neededIn(
       left.delete(one);
       if (name !== undefined && isRemoved(gate, name)) added.push(name);
     }
-    if (added.length === 0) return needed;
+    if (added.length === 0) return { needed, more };
     for (const { key } of added) needed.add(key);
     // What is needed needs something itself. It is there as everybody has it.
     references = referencesIn(added.flatMap(({ type, name }) => gate.contentOf(type, name, 'released')));

@@ -161,7 +161,7 @@ export class Rollout {
 
   /** A canary has answered something, or a check. */
   answered(): void {
-    if (this.#waits) this.#settling.touch();
+    if (this.#waits || this.#needed.dependsOnClients) this.#settling.touch();
   }
 
   /** What of an upstream's removals waits because it is too much. */
@@ -386,7 +386,8 @@ export class Rollout {
     checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) this.#overAt(now);
     if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
-    else if (!this.#waits && !this.canaries.areExpected && !this.#queues) return;
+    else if (!this.#waits && !this.canaries.areExpected && !this.#queues && !this.#needed.dependsOnClients)
+      return;
     this.#timer = clock.after(nextAt - now, () => this.#look());
   }
 

@@ -242,22 +242,36 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
       expect(world.after()).to.equal(`old new other a, ${waits}`);
     });
 
-    it('it comes back with one that has left, and whose route leads to it', () => {
-      const world = new World();
+    describe('and one has left, whose route leads to it', () => {
       const interest = { type: rds, selector: resourceName('web'), parameters: inProd };
-      const comes = (): void => {
+      const route = { puts: [{ ...routeTo('old'), constraints: prod }], resolved: [interest] };
+
+      function left(): World {
+        const world = new World();
         world.store.addInterest(interest);
-        world.says(rds, { puts: [{ ...routeTo('old'), constraints: prod }], resolved: [interest] });
-      };
-      comes();
-      world.says(rds, { puts: [routeTo('new')] });
-      world.store.removeInterest(interest);
-      world.removes(cds, 'old');
-      world.rollout.freeze({ type: rds }, decision);
-      world.says(rds, { puts: [routeTo('other')] });
-      expect(world.canaries()).to.equal('new other a');
-      comes();
-      expect(world.canaries()).to.equal('old new other a');
+        world.says(rds, route);
+        world.says(rds, { puts: [routeTo('new')] });
+        world.store.removeInterest(interest);
+        world.removes(cds, 'old');
+        world.rollout.freeze({ type: rds }, decision);
+        world.says(rds, { puts: [routeTo('other')] });
+        world.clock.advance(2 * bakeMs);
+        expect(world.canaries()).to.equal('new other a');
+        return world;
+      }
+
+      for (const [said, part] of [
+        ['has the route', route],
+        ['has removed the route', { resolved: [interest] }],
+        ['says nothing', undefined],
+      ] as const)
+        it(`it comes back with that one, if upstream ${said}`, () => {
+          const world = left();
+          world.store.addInterest(interest);
+          if (part !== undefined) world.says(rds, part);
+          world.clock.advance(1000);
+          expect(world.canaries()).to.equal('old new other a');
+        });
     });
 
     it('what their route leads to is not removed either', () => {
