@@ -246,8 +246,7 @@ export class Verdicts {
 
   /** What is restored and not confirmed says nothing: the sessions of other parameters may not have answered yet. */
   #saidNow({ type, name }: TypedName, column: 'canary' | 'said' = 'canary'): readonly HeldVariant[] {
-    const seen = this.#gate.contentOf(type, name, column);
-    return seen.filter(({ holders }) => !holders.every(({ restored }) => restored));
+    return this.#gate.contentOf(type, name, column).filter(isConfirmed);
   }
 
   #knownOf(content: SavedContent): Known {
@@ -295,9 +294,10 @@ export class Verdicts {
         .values()
         .filter((what) => what !== ''),
     );
-    const isRemoved = this.#gate.contentOf(discarded.type, discarded.name, 'canary').length === 0;
-    const said = this.#saidNow(discarded);
-    const isSame = isRemoved ? before.size === 0 : !this.#hasOthers(discarded, said);
+    // That clients have left is no removal.
+    const judged = this.#gate.judgedContent(discarded.type, discarded.name);
+    const said = judged.filter(isConfirmed);
+    const isSame = judged.length === 0 ? before.size === 0 : !this.#hasOthers(discarded, said);
     if (!this.#awaited.has(key) || !isSame) {
       this.#forget(key);
       return false;
@@ -312,6 +312,8 @@ export class Verdicts {
     this.#unsaved.discards = true;
   }
 }
+
+const isConfirmed = ({ holders }: HeldVariant): boolean => holders.some(({ restored }) => !restored);
 
 function withNames({ cause, reason, contents }: SavedVerdict): SavedVerdict & Verdict {
   const names = new Set(contents.map(({ type, name }) => nameKey(type, name)));

@@ -393,8 +393,9 @@ export class RelayHost implements Host {
     if (cold) {
       this.#base = Number.POSITIVE_INFINITY;
       this.#above = undefined;
-      this.#heard = '';
     }
+    // On the disk is what everybody had. That may be from before a discard above, which canaries had heard of.
+    if (cold || this.#history !== undefined) this.#heard = '';
     if (cold || !this.#intact) this.#beginnings++;
     this.reachable = 'up';
     if (this.plan.gate === true) this.#gate = { ...this.#gate, turn: this.#gate.turn + 1, frozen: false };

@@ -254,7 +254,8 @@ export class Topic {
       }
       // Of several that match, the others may be left over from another of the client's parameter sets.
       const news = now.filter((one) => !held.includes(one) && !this.#kept(name, one.content, context));
-      const anew = held.length === 0;
+      // Whose removal the client has rejected has gone all the same.
+      const anew = held.length === 0 || this.#rejected.has(name);
       // What these parameters alone had is gone, and this is all that they have in its place.
       const isTheirs = now.length === 1 && held.some((one) => !this.#maySuitOthers(form, one, context));
       const failures = news.flatMap((one) => this.#check(form, name, one, context, { anew, isTheirs }) ?? []);
