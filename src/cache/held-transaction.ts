@@ -315,9 +315,9 @@ export class HeldTransaction {
 
   /** What does not wait as those it is for have nothing yet. */
   #letIn(held: HeldName, live: CachedResource): boolean {
-    const grown = this.#letNewIn(held, live);
+    // First: whom a wildcard may show what names have is let no other variant in.
     const joined = columnsOf(held).filter(([, column]) => joinWildcards(column, live, this.table.interests));
-    return grown || joined.length > 0;
+    return this.#letNewIn(held, live) || joined.length > 0;
   }
 
   /** Upstream has gone back to the change that is judged, or what it says is no removal. */

@@ -469,6 +469,16 @@ describe('held names', () => {
       expect(setting.members('released', inSecond)).to.equal('b');
       expect(setting.wildcard('released', 'b', inBoth)).to.equal('1');
     });
+    it('waits where the name has one that both wildcards may show, though one of them could be shown it', () => {
+      const setting = new Setting();
+      setting.apply({ puts: [cluster('b', '1')], resolved: [setting.want('b', inProd)] });
+      setting.want('*');
+      const all = setting.want('*', inProd);
+      const puts = [cluster('b', '1'), cluster('b', '2', { constraints: prod })];
+      setting.apply({ holder: wildcardHolder, puts, resolved: [all] });
+      expect([setting.members('released'), setting.members('released', inProd)]).to.deep.equal(['b', 'b']);
+      expect(setting.wildcard('released', 'b', inProd)).to.equal('1');
+    });
     it('waits where the first would be shown it too, as names have chosen it', () => {
       const setting = new Setting();
       setting.want('b', inBoth);
