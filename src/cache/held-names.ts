@@ -164,7 +164,7 @@ export class HeldNames implements Gate {
       const one = { type: table.type, name };
       const isBack = goesBack(one);
       if (!isMeant(one) || (masked !== undefined && !(masked === 'queued' && isBack))) return false;
-      const canary = isBack ? held.released.copy() : table.judged(name);
+      const canary = table.judged(name, isBack ? held.released : undefined);
       table.change(name, held, { masked: 'queued', canary });
       return true;
     });

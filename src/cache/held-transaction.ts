@@ -300,9 +300,10 @@ export class HeldTransaction {
   /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
   #endsQueue(name: ResourceName, { masked }: HeldName): boolean {
     if (masked !== 'queued' || this.table.type !== assignmentType || this.#isGated) return false;
+    // With what everybody loses now.
+    for (const [shown, all] of this.table.changesOf([name]))
+      for (const constraints of all) this.#tells(shown, constraints);
     this.table.stopHolding(name);
-    this.#whole.released.add(name);
-    this.#whole.canary.add(name);
     return true;
   }
 
@@ -388,10 +389,18 @@ export class HeldTransaction {
         table.all.payloads.retain(variant.payload);
         table.add(column, variant, holders, confirmedIn, side);
         for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
-          getOrMake(this.#added[side], shown, () => []).push(variant.constraints);
+          this.#tells(shown, variant.constraints, [side]);
       }
     }
     return columns.some(({ added }) => added.length > 0);
+  }
+
+  #tells(
+    name: ResourceName,
+    constraints: Constraints,
+    sides: readonly Side[] = ['released', 'canary'],
+  ): void {
+    for (const side of sides) getOrMake(this.#added[side], name, () => []).push(constraints);
   }
 
   #isNew(

@@ -170,6 +170,8 @@ function handedOver(holder: Holder, upstream: string, publisher: Holder | undefi
 const isFirst = ({ key }: Holder, at: number, all: readonly Holder[]): boolean =>
   all.findIndex((one) => one.key === key) === at;
 
+const isOfWildcard = ({ role }: Holder): boolean => role === 'wildcard';
+
 /** Everything of one type. */
 export class TypeTable {
   readonly type: TypeUrl;
@@ -550,13 +552,22 @@ export class TypeTable {
     return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
   }
 
-  /** What canaries have under a name, and what those had who have left: it changes apart from that. */
-  judged(name: ResourceName): CachedResource {
+  /**
+   * What canaries have under a name, and what those had who have left: it changes apart from that. `back`: with what they
+   * have lost of this.
+   */
+  judged(name: ResourceName, back?: CachedResource): CachedResource {
     const judged = this.resource(name, 'canary')?.copy() ?? new CachedResource();
     const now = this.all.options.clock.monotonic();
     for (const [key, { variant, holders }] of this.saidLast(name)) {
       if (judged.variants.get(key) !== undefined || (variant.ttl?.deadline ?? Infinity) <= now) continue;
       judged.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
+    }
+    if (back !== undefined && judged.variants.size === 0) return back.copy();
+    for (const entry of back?.variants.all() ?? []) {
+      const own = judged.variants.get(entry.constraints.key);
+      if (own === undefined) judged.add({ ...entry });
+      else if (!isHeldByWildcard(own)) own.holders = [...own.holders, ...entry.holders.filter(isOfWildcard)];
     }
     return judged;
   }
