@@ -296,12 +296,11 @@ export class HeldNames implements Gate {
 
   judgedContent(type: TypeUrl, name: ResourceName, column: Column = 'canary'): readonly HeldVariant[] {
     const table = this.#tables.get(type);
-    const shown = this.contentOf(type, name, column);
-    const keys = new Set(shown.map(({ variant }) => variant.constraints.key));
-    const last = table?.saidLast(name).filter(([key]) => !keys.has(key)) ?? [];
+    if (table === undefined) return [];
+    const cached = table.resource(name, column);
     // Columns keep what an ended wildcard has shown.
-    const isThere = ({ constraints }: Variant): boolean => table?.interests.hasWildcard(constraints) === true;
-    return [...shown, ...last.map(([, one]) => one)].map(({ variant, holders }) => ({
+    const isThere = ({ constraints }: Variant): boolean => table.interests.hasWildcard(constraints);
+    return [...contentIn(cached), ...table.saidLastBeside(name, cached)].map(({ variant, holders }) => ({
       variant,
       holders: isThere(variant) ? holders : holders.filter(({ role }) => role !== 'wildcard'),
     }));

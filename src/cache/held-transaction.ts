@@ -44,7 +44,7 @@ export class HeldTransaction {
   readonly #said: { readonly holder: string; readonly before: string | undefined } | undefined;
   /** Every name that changes. */
   readonly #names = new Set<ResourceName>();
-  /** Of names that were held before: what upstream had. */
+  /** Of names that were held before: what upstream said, to those who have left too. */
   readonly #before = new Map<ResourceName, VariantsOf>();
   /** Names of which a side sees something else, though they are held. */
   readonly #altered = new Set<ResourceName>();
@@ -152,7 +152,7 @@ export class HeldTransaction {
 
   #changingHeld(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
     this.table.pendingChanges(name);
-    this.#before.set(name, this.table.saidOf(name));
+    this.#before.set(name, new Map([...this.table.saidLast(name), ...variantsOf(live)]));
     if (held.masked !== undefined) return;
     const isFrozen = [live, held.released].some((one) => one !== undefined && this.#isFrozen(one));
     if (!isFrozen && !this.#queues(name)) {
@@ -323,7 +323,7 @@ export class HeldTransaction {
 
   /** Upstream has gone back to the change that is judged, or what it says is no removal. */
   #isToBeSeen(name: ResourceName, canary: CachedResource, live: CachedResource | undefined): boolean {
-    const saidLast = new Map(this.table.saidLast(name));
+    const saidLast = this.table.saidLast(name);
     const isLeft = ({ constraints: { key }, variant }: CacheEntry): boolean => {
       const last = live?.variants.get(key) === undefined ? saidLast.get(key)?.variant : undefined;
       return last !== undefined && sameVariantContent(last, variant);

@@ -1,12 +1,5 @@
 import type { Side } from '../model/access.ts';
-import {
-  type ConstraintsKey,
-  type ResourceName,
-  type Revision,
-  resourceName,
-  revision,
-  type TypeUrl,
-} from '../model/brand.ts';
+import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
 import { clusterFacts } from '../model/cluster.ts';
@@ -65,6 +58,7 @@ export interface HeldName {
 }
 
 const none: readonly never[] = [];
+const nothing: VariantsOf = new Map();
 /** Versions of so many holders need no look at which are needed: as many as upstreams have sessions. */
 const fewVersions = 1000;
 
@@ -539,17 +533,18 @@ export class TypeTable {
     this.change(name, held, { masked: 'discarded', refused: variantsOf(live, isRestored), saidLast, canary });
   }
 
-  /** What upstream says under a name, to those who have left too. */
-  saidOf(name: ResourceName): VariantsOf {
-    const live = variantsOf(this.resources.get(name));
-    const last = this.saidLast(name);
-    return last.length === 0 ? live : new Map([...last, ...live]);
+  /** What upstream said last under a name to those who have left and are not back. */
+  saidLast(name: ResourceName): VariantsOf {
+    const last = this.#held.get(name)?.saidLast;
+    return last === undefined ? nothing : new Map([...last].filter(([, one]) => !this.#isAnswered(one)));
   }
 
-  /** What upstream said last under a name to those who have left and are not back. */
-  saidLast(name: ResourceName): readonly (readonly [ConstraintsKey, HeldVariant])[] {
-    const last = this.#held.get(name)?.saidLast;
-    return last === undefined ? none : [...last].filter(([, one]) => !this.#isAnswered(one));
+  /** What of that is not in a column, and whose time has not passed. */
+  saidLastBeside(name: ResourceName, column: CachedResource | undefined): readonly HeldVariant[] {
+    const now = this.all.options.clock.monotonic();
+    const isLeft = ({ variant: { constraints, ttl } }: HeldVariant): boolean =>
+      column?.variants.get(constraints.key) === undefined && (ttl?.deadline ?? Infinity) > now;
+    return [...this.saidLast(name).values()].filter(isLeft);
   }
 
   /**
@@ -558,11 +553,8 @@ export class TypeTable {
    */
   judged(name: ResourceName, back?: CachedResource): CachedResource {
     const judged = this.resource(name, 'canary')?.copy() ?? new CachedResource();
-    const now = this.all.options.clock.monotonic();
-    for (const [key, { variant, holders }] of this.saidLast(name)) {
-      if (judged.variants.get(key) !== undefined || (variant.ttl?.deadline ?? Infinity) <= now) continue;
+    for (const { variant, holders } of this.saidLastBeside(name, judged))
       judged.add({ constraints: variant.constraints, variant, holders, confirmedIn: 0 });
-    }
     if (back !== undefined && judged.variants.size === 0) return back.copy();
     for (const entry of back?.variants.all() ?? []) {
       const own = judged.variants.get(entry.constraints.key);
@@ -610,7 +602,7 @@ export class TypeTable {
     const live = this.resources.get(name);
     const held = this.#held.get(name);
     if (held === undefined) return true;
-    const last = new Map(this.saidLast(name));
+    const last = this.saidLast(name);
     if (!this.#isEqual(held.released, live, last)) return false;
     if (held.canary !== undefined && !this.#isEqual(held.canary, live, last)) return false;
     // Equal content is no change: the variants that clients have stay, with their versions.
