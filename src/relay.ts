@@ -7,7 +7,7 @@ import { type StreamListener, XdsServer } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
-import type { Timer } from './model/clock.ts';
+import { type Timer, within } from './model/clock.ts';
 import { getOrMake } from './model/maps.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
@@ -58,6 +58,9 @@ const endsPerTurn = 1000;
 /** So many variants end in one turn as their time to live is over: some 20 µs each. */
 const expiriesPerTurn = 2000;
 
+/** So long files have to be read before other upstreams are asked: the file system may not answer. */
+const filesMs = 2000;
+
 /**
  * The data path. Responses flow right: an upstream applies a transaction to the store, the views that can see it take
  * it in, and wake the streams of their subscribers. Interest flows left: a stream selects, its view acquires interest,
@@ -89,6 +92,7 @@ export class Relay implements UpstreamSink {
   /** Whose timers have run out. */
   readonly #due: VariantKey[] = [];
   #upstreams: readonly Upstream[] = [];
+  #hasStopped = false;
   /** Room is made, or an interest ends, after which it is: what either leads to makes none by itself. */
   #isMakingRoom = false;
   /** Since it was last looked for: an interest has ended, or names of an earlier time are shown. */
@@ -189,7 +193,17 @@ export class Relay implements UpstreamSink {
       }
       this.makeRoom();
     }
-    for (const upstream of upstreams) upstream.start();
+    const { files = [], others = [] } = Object.groupBy(upstreams, ({ publishesAs }) =>
+      publishesAs === undefined ? 'others' : 'files',
+    );
+    const begin = (): void => {
+      for (const upstream of others)
+        if (!this.#hasStopped && this.#upstreams.includes(upstream)) upstream.start();
+    };
+    const looks = files.map((one) => one.start());
+    // What files have is in the wildcards of others too, from their first answer on.
+    if (looks.length === 0) begin();
+    else void within(this.#options.clock, filesMs, Promise.all(looks)).then(begin);
   }
 
   /**
@@ -300,6 +314,7 @@ export class Relay implements UpstreamSink {
 
   async stop(): Promise<void> {
     this.views.interests.stop();
+    this.#hasStopped = true;
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
   }
 

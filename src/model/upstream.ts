@@ -111,6 +111,7 @@ export interface Upstream {
   keptBytes?(): number;
   /** The types on isolated streams. Looks through all subscriptions. */
   suspects?(): readonly Suspect[];
-  start(): void;
+  /** It has said all that it publishes when that is settled. */
+  start(): Promise<void> | void;
   stop(): Promise<void>;
 }

@@ -1,5 +1,6 @@
+import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { InMemoryRelay, namedHolder, resources, type } from '../support/in-memory-relay.ts';
+import { InMemoryRelay, namedHolder, resources, ScriptedUpstream, type } from '../support/in-memory-relay.ts';
 import { checkConsistency } from './consistency-check.ts';
 
 describe('cold cache and no upstream (§8)', () => {
@@ -69,5 +70,46 @@ describe('cold cache and no upstream (§8)', () => {
     relay.upstream.down = true;
     relay.relay.changed();
     untouched();
+  });
+});
+
+describe('§6.6 what files have, after a start', () => {
+  /** A control plane, and files that are read until `isRead` is called. */
+  function started() {
+    const relay = new InMemoryRelay();
+    const { promise, resolve: isRead } = Promise.withResolvers<void>();
+    const begun: string[] = [];
+    const plane = Object.assign(new ScriptedUpstream(), { start: () => void begun.push('plane') });
+    const publishesAs = { key: 'files', upstream: 'script', role: 'wildcard' as const };
+    const files = Object.assign(new ScriptedUpstream(), {
+      publishesAs,
+      claims: () => false,
+      start: () => {
+        begun.push('files');
+        return promise;
+      },
+    });
+    relay.relay.start([plane, files]);
+    return { relay, begun, isRead };
+  }
+
+  it('is in the cache before another upstream answers a wildcard, which shows it too', async () => {
+    const { begun, isRead } = started();
+    await setImmediate();
+    expect(begun).to.deep.equal(['files']);
+    isRead();
+    await setImmediate();
+    expect(begun).to.deep.equal(['files', 'plane']);
+  });
+
+  it('is not waited for longer than 2 s, nor in the end', async () => {
+    const [{ relay, begun }, other] = [started(), started()];
+    relay.clock.advance(2000);
+    await setImmediate();
+    expect(begun).to.deep.equal(['files', 'plane']);
+    await other.relay.relay.stop();
+    other.relay.clock.advance(2000);
+    await setImmediate();
+    expect(other.begun).to.deep.equal(['files']);
   });
 });

@@ -137,8 +137,9 @@ export class FilesystemUpstream implements Upstream {
     return this.#current;
   }
 
-  start(): void {
+  start(): Promise<void> | undefined {
     this.#scan();
+    return this.#scanning;
   }
 
   /** A scan that is under way says nothing more. It is not waited for: the file system may not answer. */
