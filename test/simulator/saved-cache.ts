@@ -1,6 +1,6 @@
 import { Dirty } from '../../src/cache/persistence/dirty.ts';
 import type { Row, RowBatch } from '../../src/cache/persistence/records.ts';
-import { Decoder, encode, takeSnapshot } from '../../src/cache/persistence/rows.ts';
+import { Decoder, encode, rowsOf } from '../../src/cache/persistence/rows.ts';
 import type { Restored, Store } from '../../src/cache/store.ts';
 import { type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import { type Clock, WallTime } from '../../src/model/clock.ts';
@@ -122,7 +122,7 @@ export class Saving {
 
   #take(): void {
     if (this.#store === undefined || this.journal.since === undefined) return;
-    const snapshot = takeSnapshot(this.#store.tables, this.journal.take(), this.#excluded);
+    const snapshot = rowsOf(this.#store.tables, this.journal.take(), this.#excluded);
     this.#writing = [...encode(snapshot, this.#stored, this.#stored, new WallTime(this.#clock))];
   }
 

@@ -50,7 +50,9 @@ export class Database {
     return undefined;
   }
 
+  /** What was begun and is not committed is taken back. */
   begin(replace: boolean): void {
+    this.rollback();
     this.#database.exec('BEGIN IMMEDIATE');
     this.#transaction = { total: { ...(replace ? none : this.#total) }, released: new Set() };
     if (replace) this.#database.exec('DELETE FROM entry_payload; DELETE FROM entry; DELETE FROM payload');

@@ -8,11 +8,11 @@ import type { Selector } from '../../model/transaction.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import type { Log } from '../../observe/log.ts';
 import type { Restored, Store } from '../store.ts';
-import { Dirty } from './dirty.ts';
+import { type Dirt, Dirty } from './dirty.ts';
 import type { Disk } from './disk.ts';
 import type { Reply } from './disk-server.ts';
 import type { DiskError } from './records.ts';
-import { type ChangeSource, count, Decoder, encode, moment, type SnapshotRow, takeSnapshot } from './rows.ts';
+import { type ChangeSource, count, Decoder, encode, moment, rowsOf, type SnapshotRow } from './rows.ts';
 
 /** Changes gather for so long before they are written together. */
 const gatherMs = 100;
@@ -51,8 +51,9 @@ export interface Loaded {
 /**
  * The last known good state on disk. Changes are only marked. When the disk is ready, what is marked is read from the
  * store at one moment between two transactions and written in one transaction: whole revisions, the latest of each row.
- * So a slow disk costs no memory, and nothing that serves clients waits for it. An error of the disk is logged and
- * counted, and the write is tried again.
+ * So a slow disk costs no memory, and nothing that serves clients waits for it. Where all is written anew it is read in
+ * parts, and what has changed meanwhile at one moment then. An error of the disk is logged and counted, and the write is
+ * tried again.
  */
 export class Persistence {
   readonly #options: PersistenceOptions;
@@ -239,29 +240,50 @@ export class Persistence {
       const { revision = 0 } = readState(opened.value.state ?? '') ?? {};
       this.#floor = Math.max(revision, this.#floor);
     }
-    // From here to the snapshot nothing waits: it is of one moment.
-    const taken = this.journal.take();
-    const snapshot = takeSnapshot(store.tables, taken, this.#excluded, this.#history);
-    const written = await this.#transact(snapshot, taken.everything);
+    const all: Dirt[] = [];
+    const written = await this.#transact(store, all);
     if (written.ok) return undefined;
-    this.journal.putBack(taken);
+    for (const taken of all) this.journal.putBack(taken);
     return written.error;
   }
 
-  async #transact(
-    snapshot: readonly SnapshotRow[],
-    everything: boolean,
-  ): Promise<Result<unknown, DiskError>> {
+  /** `all`: gets what is taken. */
+  async #transact(store: Store, all: Dirt[]): Promise<Result<unknown, DiskError>> {
     const { disk } = this.#options;
-    const now = stateText(this.#state());
-    const begun = await disk.begin(everything);
-    if (!begun.ok) return begun;
-    if (everything) this.#payloads.clear();
     const added = new Set<string>();
-    for (const part of encode(snapshot, this.#payloads, added, this.#times)) {
-      const put = await disk.put(part);
-      if (!put.ok) return put;
+    const take = () => {
+      const taken = this.journal.take();
+      all.push(taken);
+      return {
+        everything: taken.everything,
+        rows: rowsOf(store.tables, taken, this.#excluded, this.#history),
+      };
+    };
+    const begin = (everything: boolean) => {
+      if (everything) for (const digests of [this.#payloads, added]) digests.clear();
+      return disk.begin(everything);
+    };
+    const put = async (rows: Iterable<SnapshotRow>): Promise<Result<unknown, DiskError>> => {
+      for (const part of encode(rows, this.#payloads, added, this.#times)) {
+        const done = await disk.put(part);
+        if (!done.ok) return done;
+      }
+      return ok(undefined);
+    };
+    let last = take();
+    const isWhole = last.everything;
+    if (isWhole) {
+      const begun = await begin(true);
+      const read = begun.ok ? await put(last.rows) : begun;
+      if (!read.ok) return read;
+      last = take();
     }
+    // What is committed is of this moment.
+    const [rows, now] = [[...last.rows], stateText(this.#state())];
+    // More may have changed meanwhile than is listed.
+    const begun = isWhole && !last.everything ? ok(undefined) : await begin(last.everything);
+    const written = begun.ok ? await put(rows) : begun;
+    if (!written.ok) return written;
     const dropped = await disk.commit(now);
     if (!dropped.ok) return dropped;
     for (const digest of added) this.#payloads.add(digest);

@@ -103,10 +103,7 @@ type InterestBody = z.output<typeof interestForm>;
 type VersionBody = z.output<typeof versionForm>;
 type ChangeBody = z.output<typeof changeForm>;
 
-/**
- * A row as the store had it at one moment, between two transactions. Nothing in it changes any more, so that it can be
- * written at leisure.
- */
+/** A row as the store had it at one moment. Nothing in it changes any more, so that it can be written at leisure. */
 export type SnapshotRow = Readonly<ReturnType<typeof row>>;
 
 /** The recorded changes. */
@@ -117,40 +114,36 @@ export interface ChangeSource {
   changes(): Iterable<Change>;
 }
 
-/** Of what is dirty, or of everything that may be kept. */
-export function takeSnapshot(
+/** Of what is dirty, or of everything that may be kept: each as it is when it is asked for. */
+export function* rowsOf(
   tables: ReadonlyMap<TypeUrl, TypeTable>,
   dirt: Dirt,
   excluded: ReadonlySet<TypeUrl>,
   history?: ChangeSource,
-): readonly SnapshotRow[] {
-  const rows: SnapshotRow[] = [];
+): Iterable<SnapshotRow> {
   if (dirt.everything) {
-    for (const [type, table] of tables) if (!excluded.has(type)) takeAll(type, table, rows);
-    for (const change of history?.changes() ?? []) {
-      if (!excluded.has(change.type)) rows.push(changeRow(change.type, change.revision, change));
-    }
-    return rows;
+    for (const [type, table] of tables) if (!excluded.has(type)) yield* allOf(type, table);
+    for (const change of [...(history?.changes() ?? [])])
+      if (!excluded.has(change.type)) yield changeRow(change.type, change.revision, change);
   }
   for (const [type, { resources, interests, versions, changes }] of dirt.types) {
     const table = tables.get(type);
     const touched = new Map(interests);
     for (const name of new Set([...resources, ...heldNames(table, interests.values())])) {
-      rows.push(resourceRow(type, table, name));
+      yield resourceRow(type, table, name);
       for (const interest of naming(table, name)) touched.set(interestKey(interest), interest);
     }
-    for (const interest of touched.values()) rows.push(interestRow(type, table, interest));
-    for (const holder of versions) rows.push(versionRow(type, table, holder));
-    for (const revision of changes) rows.push(changeRow(type, revision, history?.get(revision)));
+    for (const interest of touched.values()) yield interestRow(type, table, interest);
+    for (const holder of versions) yield versionRow(type, table, holder);
+    for (const revision of changes) yield changeRow(type, revision, history?.get(revision));
   }
-  return rows;
 }
 
-function takeAll(type: TypeUrl, table: TypeTable, rows: SnapshotRow[]): void {
-  for (const name of table.names(WILDCARD)) rows.push(resourceRow(type, table, name));
-  for (const { interest } of table.interests.all()) rows.push(interestRow(type, table, interest));
+function* allOf(type: TypeUrl, table: TypeTable): Iterable<SnapshotRow> {
+  for (const name of table.names(WILDCARD)) yield resourceRow(type, table, name);
+  for (const { interest } of table.interests.all()) yield interestRow(type, table, interest);
   for (const holder of new Set([...table.releasedVersions.keys(), ...table.versions.keys()]))
-    rows.push(versionRow(type, table, holder));
+    yield versionRow(type, table, holder);
 }
 
 /** `body`: undefined, there is no such thing any more. `variants`: those that it names. */
@@ -244,11 +237,11 @@ const partRows = 500;
 const partBytes = 1024 * 1024;
 
 /**
- * A snapshot as rows, in parts. A payload comes with or before the first row that refers to it, unless it is on disk.
+ * Rows as they are on disk, in parts; each is asked for when its part is made. A payload comes with or before the first row that refers to it, unless it is on disk.
  * `added`: takes the digests of those that come. Both are digests.
  */
 export function* encode(
-  snapshot: readonly SnapshotRow[],
+  snapshot: Iterable<SnapshotRow>,
   stored: ReadonlySet<string>,
   added: Set<string>,
   times: WallTime,

@@ -209,6 +209,37 @@ describe('what is written when', () => {
     ]);
   });
 
+  for (const [how, isTooMuch] of [
+    ['what has changed meanwhile comes behind', false],
+    ['all at once where that is too much to be listed', true],
+  ] as const)
+    it(`everything is read in parts, and ${how}, in one transaction`, async () => {
+      const puts = Array.from({ length: 2000 }, (_, index) => put(type('cds'), `r${index}`, 'before'));
+      cache.store.apply(says('cds', { puts }));
+      await pass(100);
+      disk.transactions.length = 0;
+      disk.error = { kind: 'io', message: 'gone' };
+      cache.store.apply(says('cds', { resources: { r0: 'between' } }));
+      await pass(100);
+      disk.error = undefined;
+      disk.hold();
+      await pass(1000);
+      const names = ['r1', 'r1999'].map(resourceName);
+      cache.store.apply(says('cds', { puts: names.map((name) => put(type('cds'), name, 'after')) }));
+      if (isTooMuch) cache.persistence.journal.all();
+      while (disk.transactions.length === 0) {
+        disk.release();
+        disk.hold();
+        await turn();
+      }
+      const [{ replace, keys, contents } = { replace: false, keys: [], contents: [] }] = disk.transactions;
+      expect(replace).to.equal(true);
+      expect(new Set(keys.filter((key) => key.startsWith('resource')))).to.have.property('size', 2000);
+      expect(keys.filter((key) => key === 'resource r1')).to.have.length(isTooMuch ? 1 : 2);
+      expect(contents.filter((content) => content.includes('after'))).to.have.length(2);
+      expect(cache.persistence.lagSeconds).to.equal(0);
+    });
+
   it('a file that proves damaged is set aside', async () => {
     disk.error = { kind: 'corrupt', message: 'malformed' };
     cache.store.apply(says('cds', { resources: { a: '1' } }));
