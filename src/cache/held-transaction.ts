@@ -28,6 +28,7 @@ import type { Interests } from './interests.ts';
 import type { HeldName, TypeTable } from './type-table.ts';
 
 const nothing: VariantsOf = new Map();
+const bothSides: readonly Side[] = ['released', 'canary'];
 /** Of a name, for those who may come back: any number of clients with constraints of their own may leave while it is held. */
 const mostSaidLast = 100;
 /** Of a name, for those from whom something is kept back. */
@@ -53,12 +54,11 @@ export class HeldTransaction {
   /** Names that a rollback has removed, and upstream says anew. */
   readonly #keptAway = new Set<ResourceName>();
   /**
-   * Of which a side has to hear all: names that do not wait any more, with what is new and errors that waited; and those
-   * that canaries see as upstream has them from now on.
+   * What a side has to hear, whatever this transaction says of it: another one may have said it when somebody still had
+   * something else. What does not wait any more, with errors that waited; what canaries see as upstream has it from now on;
+   * what has come into a column.
    */
-  readonly #whole: Readonly<Record<Side, Set<ResourceName>>> = { released: new Set(), canary: new Set() };
-  /** What has come into a column: another transaction may have said it, when somebody still had something else. */
-  readonly #added: Readonly<Record<Side, Map<ResourceName, Constraints[]>>> = {
+  readonly #told: Readonly<Record<Side, Map<ResourceName, Constraints[]>>> = {
     released: new Map(),
     canary: new Map(),
   };
@@ -200,7 +200,7 @@ export class HeldTransaction {
   /** What each side sees of a commit. */
   split(commit: Commit): Commit {
     const names = this.table.held;
-    if (names.size + this.#whole.released.size + this.#added.released.size === 0) return commit;
+    if (names.size + this.#told.released.size === 0) return commit;
     if (commit.version !== undefined) this.table.heldVersion = commit.version;
     const isHidden = (name: ResourceName): boolean => names.has(name) && !this.#altered.has(name);
     const released = without(commit.changed, isHidden);
@@ -261,7 +261,7 @@ export class HeldTransaction {
     else if (this.#queues(name)) this.table.change(name, held, { masked: 'queued' });
     else {
       this.table.unmask(name, held);
-      this.#whole.canary.add(name);
+      this.#tellAll(name, ['canary']);
     }
   }
 
@@ -293,16 +293,14 @@ export class HeldTransaction {
     if (held.masked === 'discarded') this.#settleDiscarded(name, held, live, isFirst);
     const masked = this.table.held.get(name)?.masked;
     if (!this.table.stopHoldingIfEqual(name) || live?.resourceErrors === undefined) return;
-    this.#whole.released.add(name);
-    if (masked !== undefined) this.#whole.canary.add(name);
+    this.#tellAll(name, masked === undefined ? ['released'] : bothSides);
   }
 
   /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
   #endsQueue(name: ResourceName, { masked }: HeldName): boolean {
     if (masked !== 'queued' || this.table.type !== assignmentType || this.#isGated) return false;
     // With what everybody loses now.
-    for (const [shown, all] of this.table.changesOf([name]))
-      for (const constraints of all) this.#tells(shown, constraints);
+    this.#tellAll(name, bothSides);
     this.table.stopHolding(name);
     return true;
   }
@@ -361,14 +359,24 @@ export class HeldTransaction {
     return true;
   }
 
-  /** All that may look different to a side, whatever this transaction says of it. */
   #withAll(changed: Commit['changed'], side: Side): Commit['changed'] {
-    const [whole, added] = [this.#whole[side], this.#added[side]];
-    if (whole.size + added.size === 0) return changed;
+    if (this.#told[side].size === 0) return changed;
     const merged = new Map(changed);
-    for (const [name, constraints] of [...this.table.changesOf(whole), ...added])
+    for (const [name, constraints] of this.#told[side])
       merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
     return merged;
+  }
+
+  #tell(name: ResourceName, constraints: readonly Constraints[], sides: readonly Side[]): void {
+    for (const side of sides) {
+      const told = getOrMake(this.#told[side], name, () => []);
+      for (const one of constraints) told.push(one);
+    }
+  }
+
+  /** All of a name, as it is in each column. */
+  #tellAll(name: ResourceName, sides: readonly Side[]): void {
+    for (const [shown, constraints] of this.table.changesOf([name])) this.#tell(shown, constraints, sides);
   }
 
   /**
@@ -389,18 +397,10 @@ export class HeldTransaction {
         table.all.payloads.retain(variant.payload);
         table.add(column, variant, holders, confirmedIn, side);
         for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
-          this.#tells(shown, variant.constraints, [side]);
+          this.#tell(shown, [variant.constraints], [side]);
       }
     }
     return columns.some(({ added }) => added.length > 0);
-  }
-
-  #tells(
-    name: ResourceName,
-    constraints: Constraints,
-    sides: readonly Side[] = ['released', 'canary'],
-  ): void {
-    for (const side of sides) getOrMake(this.#added[side], name, () => []).push(constraints);
   }
 
   #isNew(
