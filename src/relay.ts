@@ -200,7 +200,8 @@ export class Relay implements UpstreamSink {
       for (const upstream of others)
         if (!this.#hasStopped && this.#upstreams.includes(upstream)) upstream.start();
     };
-    const looks = files.map((one) => one.start());
+    for (const one of files) one.start();
+    const looks = files.flatMap(({ looking }) => looking ?? []);
     // What files have is in the wildcards of others too, from their first answer on.
     if (looks.length === 0) begin();
     else void within(this.#options.clock, filesMs, Promise.all(looks)).then(begin);

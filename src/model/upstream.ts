@@ -111,7 +111,8 @@ export interface Upstream {
   keptBytes?(): number;
   /** The types on isolated streams. Looks through all subscriptions. */
   suspects?(): readonly Suspect[];
-  /** It has said all that it publishes when that is settled. */
-  start(): Promise<void> | void;
+  /** Its look at what it publishes, while one is under way. */
+  readonly looking?: Promise<void> | undefined;
+  start(): void;
   stop(): Promise<void>;
 }

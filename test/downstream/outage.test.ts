@@ -84,10 +84,8 @@ describe('§6.6 what files have, after a start', () => {
     const files = Object.assign(new ScriptedUpstream(), {
       publishesAs,
       claims: () => false,
-      start: () => {
-        begun.push('files');
-        return promise;
-      },
+      looking: promise,
+      start: () => void begun.push('files'),
     });
     relay.relay.start([plane, files]);
     return { relay, begun, isRead };

@@ -137,8 +137,11 @@ export class FilesystemUpstream implements Upstream {
     return this.#current;
   }
 
-  start(): Promise<void> | undefined {
+  start(): void {
     this.#scan();
+  }
+
+  get looking(): Promise<void> | undefined {
     return this.#scanning;
   }
 
