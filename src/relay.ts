@@ -300,6 +300,7 @@ export class Relay implements UpstreamSink {
 
   async stop(): Promise<void> {
     this.views.interests.stop();
+    this.taps.end();
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
   }
 
