@@ -32,17 +32,10 @@ import { History } from './releases/history.ts';
 import { Recorder } from './releases/recorder.ts';
 import { RolloutFile } from './releases/rollout-file.ts';
 import { parametersObjection } from './releases/seams.ts';
-import {
-  dumpInForce,
-  effectSummary,
-  inForce,
-  needsRestart,
-  reloadPreview,
-  upstreamChanges,
-} from './reload-effect.ts';
+import { dumpInForce, effectSummary, inForce, needsRestart, reloadPreview } from './reload-effect.ts';
 import { SessionKeeper } from './session-keeper.ts';
 import { claimant } from './upstream/claims.ts';
-import { UpstreamSet } from './upstream-set.ts';
+import { UpstreamSet, upstreamChanges } from './upstream-set.ts';
 import { readListenerTls } from './watched-tls.ts';
 import { formatAddress } from './wire/address.ts';
 
