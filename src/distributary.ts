@@ -327,11 +327,13 @@ export class Distributary {
     const streams = counters.reduce((sum, one) => sum + one.streams, 0);
     const connections = counters.reduce((sum, one) => sum + one.connections, 0);
     const sessions = Math.max(0, ...relay.upstreams.map((upstream) => upstream.state().sessions));
+    // What lingers fills the cache by and by, and goes where there is no room.
+    const inUse = relay.store.bytes - relay.views.interests.idleBytes;
     return [
       { name: 'limits.max_streams', used: streams, limit: limits.maxStreams },
       { name: 'limits.max_connections', used: connections, limit: limits.maxConnections },
       { name: 'limits.max_upstream_sessions', used: sessions, limit: limits.maxUpstreamSessions },
-      { name: 'cache.max_bytes', used: relay.store.bytes, limit: cache.maxBytes },
+      { name: 'cache.max_bytes', used: inUse, limit: cache.maxBytes },
     ];
   }
 
