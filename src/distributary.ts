@@ -302,6 +302,7 @@ export class Distributary {
     const figures = this.#figures;
     const { source, admin, limits, rollout, upstreams } = this.#config;
     return {
+      file: source.file,
       configuration: source.digest,
       configuredAt: this.#configuredAt,
       startedAt: this.#startedAt,
@@ -342,11 +343,12 @@ export class Distributary {
     if (this.#persistence === undefined || persistence === undefined) return undefined;
     const { failure, lagSeconds } = this.#persistence;
     const { failure: rollout, unread } = this.#rolloutFile ?? {};
-    const failing = failure
-      ? { what: 'cache' as const, ...failure }
-      : rollout
-        ? { what: 'rollout' as const, ...rollout }
-        : unread && { what: 'unread' as const, ...unread };
+    const failures = [
+      ['cache', failure] as const,
+      ['rollout', rollout] as const,
+      ['unread', unread] as const,
+    ];
+    const failing = failures.flatMap(([what, one]) => (one === undefined ? [] : { what, ...one }));
     return { path: persistence.path, failing, lagSeconds };
   }
 
@@ -359,11 +361,11 @@ export class Distributary {
     if (!hasRollout)
       return 'this may not survive a restart: rollout.json is not written yet (the disk does not answer)';
     if (!hasCache) return 'this may not survive a restart: the cache is not written yet (the disk is late)';
-    const { what, reason = '' } = this.#disk()?.failing ?? {};
-    const why = diskText.get(reason) ?? reason;
+    const failing = this.#disk()?.failing.find(({ what }) => what !== 'unread');
+    if (failing === undefined) return undefined;
+    const { what, reason } = failing;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
-    if (what === undefined || what === 'unread') return undefined;
-    return `this does not survive a restart: ${lacking} cannot be written (${why})`;
+    return `this does not survive a restart: ${lacking} cannot be written (${diskText.get(reason) ?? reason})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */
