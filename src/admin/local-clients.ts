@@ -161,7 +161,7 @@ export function localClients(
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
       ...rejections,
       warnings: [...warningsOf(relay, rules())],
-      waveClients: waveClients(server.values(), waves()),
+      waveClients: await waveClients(server.values(), waves(), pace),
       accounts: accounts
         .heaviest(shownAccounts)
         .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),
