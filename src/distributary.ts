@@ -343,12 +343,11 @@ export class Distributary {
     if (this.#persistence === undefined || persistence === undefined) return undefined;
     const { failure, lagSeconds } = this.#persistence;
     const { failure: rollout, unread } = this.#rolloutFile ?? {};
-    const failures = [
-      ['cache', failure] as const,
-      ['rollout', rollout] as const,
-      ['unread', unread] as const,
-    ];
-    const failing = failures.flatMap(([what, one]) => (one === undefined ? [] : { what, ...one }));
+    const failing = [
+      failure && { what: 'cache' as const, ...failure },
+      rollout && { what: 'rollout' as const, ...rollout },
+      unread && { what: 'unread' as const, ...unread },
+    ].filter((one) => one !== undefined);
     return { path: persistence.path, failing, lagSeconds };
   }
 

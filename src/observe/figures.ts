@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import type { Clock, Timer } from '../model/clock.ts';
-import { delayBuckets, type Metrics } from './metrics.ts';
+import { delayBuckets, type Happened, type Metrics } from './metrics.ts';
 
 /**
  * What a process has counted since its start, for the charts of the status page and for problems. All of it is plain data,
@@ -52,13 +52,6 @@ const inTime = 1;
 
 /** What has happened of late: all but `restarts` and `lagMs` in so many `minutes`. */
 export type Recent = ReturnType<ReturnType<typeof takeFigures>['recent']>;
-
-/** How often, and what. ACKs by the bound of their delay, clients that were refused by the reason, updates by upstream and type. */
-export type Happened = readonly [
-  count: number,
-  what: 'responses' | 'acknowledged' | 'rejections' | 'turned away' | 'refused' | 'restarts',
-  ...of: readonly string[],
-];
 
 /** The last five minutes, and what happened within an hour. A point costs some additions; with workers each is asked for its counters. */
 export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOrPid[]>) {

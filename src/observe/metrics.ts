@@ -6,7 +6,6 @@ import type { RequestKind } from '../model/subscription.ts';
 import { printable } from '../model/text.ts';
 import { isKnownType, longestTypeUrl, typeInfo } from '../model/types.ts';
 import { Certificates, type FollowedCertificate } from './certificates.ts';
-import type { Happened } from './figures.ts';
 import { rejections } from './rejections.ts';
 import {
   bucketsOf,
@@ -136,6 +135,13 @@ const described = z.object({
   help: z.string(),
   labelNames: z.array(z.string()).default([]),
 });
+
+/** How often, and what. ACKs by the bound of their delay, clients that were refused by the reason, updates by upstream and type. */
+export type Happened = readonly [
+  count: number,
+  what: 'responses' | 'acknowledged' | 'rejections' | 'turned away' | 'refused' | 'restarts',
+  ...of: readonly string[],
+];
 
 const results = ['accepted', 'rejected'] as const;
 type Result = (typeof results)[number];

@@ -1,7 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
-import { type Counters, figure, type Happened, takeFigures } from '../../src/observe/figures.ts';
-import { delayBuckets } from '../../src/observe/metrics.ts';
+import { type Counters, figure, takeFigures } from '../../src/observe/figures.ts';
+import { delayBuckets, type Happened } from '../../src/observe/metrics.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
 interface Counts {
