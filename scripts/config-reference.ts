@@ -6,7 +6,7 @@ export const start = '<!-- reference: written by scripts/config-schema.ts -->';
 export const end = '<!-- end of reference -->';
 
 const schema = z.object({
-  type: z.string().optional(),
+  type: z.union([z.string(), z.array(z.string()).transform((all) => all.join(' or '))]).optional(),
   description: z.string().optional(),
   default: z.unknown().optional(),
   enum: z.array(z.unknown()).optional(),

@@ -32,17 +32,10 @@ import { History } from './releases/history.ts';
 import { Recorder } from './releases/recorder.ts';
 import { RolloutFile } from './releases/rollout-file.ts';
 import { parametersObjection } from './releases/seams.ts';
-import {
-  dumpInForce,
-  effectSummary,
-  inForce,
-  needsRestart,
-  reloadPreview,
-  upstreamChanges,
-} from './reload-effect.ts';
+import { dumpInForce, effectSummary, inForce, needsRestart, reloadPreview } from './reload-effect.ts';
 import { SessionKeeper } from './session-keeper.ts';
 import { claimant } from './upstream/claims.ts';
-import { UpstreamSet } from './upstream-set.ts';
+import { UpstreamSet, upstreamChanges } from './upstream-set.ts';
 import { readListenerTls } from './watched-tls.ts';
 import { formatAddress } from './wire/address.ts';
 
@@ -309,6 +302,7 @@ export class Distributary {
     const figures = this.#figures;
     const { source, admin, limits, rollout, upstreams } = this.#config;
     return {
+      file: source.file,
       configuration: source.digest,
       configuredAt: this.#configuredAt,
       startedAt: this.#startedAt,
@@ -334,11 +328,13 @@ export class Distributary {
     const streams = counters.reduce((sum, one) => sum + one.streams, 0);
     const connections = counters.reduce((sum, one) => sum + one.connections, 0);
     const sessions = Math.max(0, ...relay.upstreams.map((upstream) => upstream.state().sessions));
+    // What lingers fills the cache by and by, and goes where there is no room.
+    const inUse = relay.store.bytes - relay.views.interests.idleBytes;
     return [
       { name: 'limits.max_streams', used: streams, limit: limits.maxStreams },
       { name: 'limits.max_connections', used: connections, limit: limits.maxConnections },
       { name: 'limits.max_upstream_sessions', used: sessions, limit: limits.maxUpstreamSessions },
-      { name: 'cache.max_bytes', used: relay.store.bytes, limit: cache.maxBytes },
+      { name: 'cache.max_bytes', used: inUse, limit: cache.maxBytes },
     ];
   }
 
@@ -347,11 +343,11 @@ export class Distributary {
     if (this.#persistence === undefined || persistence === undefined) return undefined;
     const { failure, lagSeconds } = this.#persistence;
     const { failure: rollout, unread } = this.#rolloutFile ?? {};
-    const failing = failure
-      ? { what: 'cache' as const, ...failure }
-      : rollout
-        ? { what: 'rollout' as const, ...rollout }
-        : unread && { what: 'unread' as const, ...unread };
+    const failing = [
+      failure && { what: 'cache' as const, ...failure },
+      rollout && { what: 'rollout' as const, ...rollout },
+      unread && { what: 'unread' as const, ...unread },
+    ].filter((one) => one !== undefined);
     return { path: persistence.path, failing, lagSeconds };
   }
 
@@ -364,11 +360,11 @@ export class Distributary {
     if (!hasRollout)
       return 'this may not survive a restart: rollout.json is not written yet (the disk does not answer)';
     if (!hasCache) return 'this may not survive a restart: the cache is not written yet (the disk is late)';
-    const { what, reason = '' } = this.#disk()?.failing ?? {};
-    const why = diskText.get(reason) ?? reason;
+    const failing = this.#disk()?.failing.find(({ what }) => what !== 'unread');
+    if (failing === undefined) return undefined;
+    const { what, reason } = failing;
     const lacking = what === 'cache' ? 'the cache' : 'rollout.json';
-    if (what === undefined || what === 'unread') return undefined;
-    return `this does not survive a restart: ${lacking} cannot be written (${why})`;
+    return `this does not survive a restart: ${lacking} cannot be written (${diskText.get(reason) ?? reason})`;
   }
 
   /** Not ready first, for drain_delay; then GOAWAY and the end of all streams, spread over drain_timeout. */

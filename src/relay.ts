@@ -315,6 +315,7 @@ export class Relay implements UpstreamSink {
 
   async stop(): Promise<void> {
     this.views.interests.stop();
+    this.taps.end();
     this.#hasStopped = true;
     await Promise.all(this.#upstreams.map((upstream) => upstream.stop()));
   }

@@ -3,7 +3,7 @@ import { mergedRows } from './admin/fleet-survey.ts';
 import type { ReloadPreview } from './admin/local-clients.ts';
 import type { Plain } from './admin/service.ts';
 import { ClientRules } from './clients.ts';
-import type { Config, UpstreamConfig } from './config/config.ts';
+import type { Config } from './config/config.ts';
 import { parseConfig } from './config/load.ts';
 import { keyInCode, putAt, valueAt } from './config/schema-parts.ts';
 import { type Path, problemLine } from './config/source.ts';
@@ -282,20 +282,6 @@ const mergedRules = (rules: readonly Plain<UnreadRule>[]): Plain<UnreadRule>[] =
 
 const claimsOf = ({ upstreams }: Config): readonly unknown[] =>
   upstreams.map((one) => [one.name, one.claims]);
-
-/** The sessions of one that has changed are opened again. */
-export function upstreamChanges(before: Config, after: Config): Effect['upstreams'] {
-  const was = new Map(before.upstreams.map((one) => [one.name, fingerprint(one)]));
-  const is = new Map(after.upstreams.map((one) => [one.name, fingerprint(one)]));
-  return [...new Set([...was.keys(), ...is.keys()])].flatMap((name) => {
-    if (was.get(name) === is.get(name)) return [];
-    return { name, change: !was.has(name) ? 'ADDED' : is.has(name) ? 'CHANGED' : 'REMOVED' };
-  });
-}
-
-/** Headers may be secrets: they are not sent to be compared. */
-const fingerprint = (upstream: UpstreamConfig): string =>
-  JSON.stringify(upstream, (key, value: unknown) => (key === 'headers' ? undefined : value));
 
 /** For one line of the log. While streams must reconnect, a count of 0 says nothing of them, and is left out. */
 export function effectSummary(effect: Effect) {

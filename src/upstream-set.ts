@@ -26,6 +26,30 @@ interface UpstreamEntry {
   readonly fingerprint: string;
 }
 
+/** Upstreams, each with everything that it is made from. */
+const settingsOf = ({ limits, upstreams }: Config) =>
+  upstreams.map((upstream, index) => {
+    // Their claims decide which names are left for it, and their kind what its wildcards show: what files have, too.
+    const before = upstreams.slice(0, index).map(({ kind, claims }) => ({ kind, claims }));
+    const mostBytes = upstream.kind === 'ads' && limits.maxResponseBytes;
+    const own = { ...upstream, loadReports: undefined };
+    return { upstream, settings: [own, before, limits.maxConstraintDepth, mostBytes] };
+  });
+
+/** What becomes of upstreams: the sessions of one that has changed are opened again. */
+export function upstreamChanges(before: Config, after: Config) {
+  // Headers may be secrets: they are not sent to be compared.
+  const text = (settings: unknown): string =>
+    JSON.stringify(settings, (key, value: unknown) => (key === 'headers' ? undefined : value));
+  const texts = (config: Config) =>
+    new Map(settingsOf(config).map(({ upstream, settings }) => [upstream.name, text(settings)]));
+  const [was, is] = [texts(before), texts(after)];
+  return [...new Set([...was.keys(), ...is.keys()])].flatMap((name) => {
+    if (was.get(name) === is.get(name)) return [];
+    return { name, change: !was.has(name) ? 'ADDED' : is.has(name) ? 'CHANGED' : 'REMOVED' };
+  });
+}
+
 /** How long after a start the shrink guard counts removals of files, in milliseconds: one scan reads them all. */
 const filesWatchMs = 10_000;
 
@@ -102,16 +126,8 @@ export class UpstreamSet {
   }
 
   #all(): readonly UpstreamEntry[] {
-    const { limits, upstreams } = this.#config;
-    return upstreams.map((upstream, index): UpstreamEntry => {
-      // Their claims decide which names are left for it, and their kind what its wildcards show: what files have, too.
-      const before = upstreams.slice(0, index).map(({ kind, claims }) => ({ kind, claims }));
-      const fingerprint = JSON.stringify([
-        { ...upstream, loadReports: undefined },
-        before,
-        limits.maxConstraintDepth,
-        limits.maxResponseBytes,
-      ]);
+    return settingsOf(this.#config).map(({ upstream, settings }): UpstreamEntry => {
+      const fingerprint = JSON.stringify(settings);
       const known = this.#entries.find((entry) => entry.fingerprint === fingerprint);
       return known ?? Object.assign(this.#one(upstream), { fingerprint });
     });

@@ -371,12 +371,14 @@ export function inWaves(
 }
 
 /** How many there are in each wave, and how many get it with everybody. None: nothing waits. */
-export function waveClients(
+export async function waveClients(
   streams: Iterable<Pick<ListedClient, 'id' | 'client'>>,
   of: WaveOf,
-): Plain<WaveStatus>[] {
+  pace: Pace,
+): Promise<Plain<WaveStatus>[]> {
   const counts: Plain<WaveStatus>[] = [];
-  for (const stream of streams) {
+  for (const stream of [...streams]) {
+    await pace.yieldIfDue();
     const { wave = 0, waves = 0, answer = '' } = of(stream) ?? {};
     if (wave === 0) continue;
     while (counts.length <= waves) counts.push({ clients: 0, accepted: 0, rejected: 0 });

@@ -5,7 +5,7 @@ import { resourceName, type TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
-import { type Pace, TimeSlices } from '../model/time-slices.ts';
+import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
@@ -20,6 +20,8 @@ import {
   mergeAcceptances,
   NOBODY_MISSING,
   onlyTypeOf,
+  type PastNames,
+  pastNames,
   whyHeld,
 } from './missing.ts';
 import { type WaitQuery, waitQuery } from './requests.ts';
@@ -56,8 +58,9 @@ export function inspectDelivery(
   async function waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
     const { signal } = call;
     const deadline = systemClock.monotonic() + query.timeoutMs;
+    const past = pastNames(history, query.names);
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const answer = await accepted(query, wanted(query), call);
+      const answer = await accepted(query, wanted(query), past, call);
       const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
@@ -67,12 +70,13 @@ export function inspectDelivery(
   async function accepted(
     query: WaitQuery,
     what: ReturnType<typeof wanted>,
+    past: PastNames,
     call: Call,
   ): Promise<Answer<'wait'>> {
     const { wave } = query;
     const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
-    const misspelled = await unknown(query);
-    const said = await acceptance(what, call);
+    const misspelled = await unknown(query, past);
+    const said = await acceptance(what, past, call);
     // Who is in a later wave has not got it yet.
     const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
     const found = mergeAcceptances([held, misspelled, counted]);
@@ -117,11 +121,10 @@ export function inspectDelivery(
     });
   }
 
-  async function acceptance(query: AcceptanceQuery, call: Call): Promise<Acceptance> {
+  async function acceptance(query: AcceptanceQuery, past: PastNames, call: Call): Promise<Acceptance> {
     const asked = clients();
     const names = [...query.names];
-    const only = (pace: Pace) => onlyTypeOf(relay, query.names, history.changes(), pace);
-    const type = query.type ?? (await slices.run(only));
+    const type = query.type ?? (await slices.run((pace) => onlyTypeOf(relay, query.names, past, pace)));
     const request = create(WaitRequestSchema, { type: type ?? '', names, minClients: 0 });
     if (!asked.inWorkers) return asked.wait(request, call);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
@@ -135,7 +138,10 @@ export function inspectDelivery(
   }
 
   /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. There may be 20,000 of them. */
-  async function unknown({ type, names, revision, minClients }: WaitQuery): Promise<Acceptance> {
+  async function unknown(
+    { type, names, revision, minClients }: WaitQuery,
+    past: PastNames,
+  ): Promise<Acceptance> {
     if (revision !== undefined || minClients === 0) return NOBODY_MISSING;
     const found = new Set<string>();
     await slices.run(async (pace) => {
@@ -143,11 +149,9 @@ export function inspectDelivery(
         await pace.yieldIfDue();
         if (!isKnown(relay, type, resourceName(name))) found.add(name);
       }
-      for (const change of found.size === 0 ? [] : history.changes()) {
-        await pace.yieldIfDue();
-        if (type !== undefined && type !== change.type) continue;
-        for (const { name } of change.names) found.delete(name);
-      }
+      if (found.size === 0) return;
+      for (const [of, had] of await past(pace))
+        if (type === undefined || type === of) for (const name of had) found.delete(name);
     });
     const short = type === undefined ? '' : typeInfo(type).short;
     const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';

@@ -8,7 +8,7 @@ import {
 import { createServer as createTlsServer, type Server as TlsServer } from 'node:https';
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { systemClock, type Timer } from '../model/clock.ts';
+import { systemClock, type Timer, within } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { printableJson } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
@@ -77,6 +77,18 @@ export async function startHttpListener(
   });
 }
 
+/** What is being answered when a listener closes may take so long, in milliseconds. */
+const lastAnswersMs = 500;
+
+/** Stops listening. What is being answered has a moment to end, and is cut then. */
+export async function closeServer(server: Server | TlsServer): Promise<void> {
+  const { promise: closed, resolve } = Promise.withResolvers<void>();
+  server.close(() => resolve());
+  await within(systemClock, lastAnswersMs, closed);
+  server.closeAllConnections();
+  await closed;
+}
+
 /** A connection, in its TLS handshake too. */
 interface Visit {
   readonly socket: Socket;
@@ -124,12 +136,7 @@ function listenerOn(
       authorities = ca && new ClientAuthorities(ca);
       return ok(undefined);
     },
-    /** Stops listening and cuts what is open: no answer of this listener takes long. */
-    close: (): Promise<void> =>
-      new Promise((resolve) => {
-        server.close(() => resolve());
-        server.closeAllConnections();
-      }),
+    close: () => closeServer(server),
   };
 
   function connected(socket: Socket): void {

@@ -93,6 +93,8 @@ export function localClients(
   const slices = new TimeSlices(systemClock);
   /** Of `status`, which is not waited long for: it is not behind what others ask, as clients do by CSDS. Nor is the survey. */
   const statusSlices = new TimeSlices(systemClock);
+  /** The primary does not wait long for a look of `wait` either. */
+  const waitSlices = new TimeSlices(systemClock);
   const waves = (): WaveOf => inWaves(rules(), (stream) => fleet.standing(stream));
   const streamOf = (id: string): ListedClient => relay.client(id) ?? noSuchClient(id);
 
@@ -139,7 +141,7 @@ export function localClients(
     getResource: (request) => sentVariants(streamOf(request.client), resourceQuery(request), slices),
     compareConfiguration: ({ text }, { signal }) => slices.run((pace) => preview(text, pace, signal)),
     wait: async (request) =>
-      create(WaitResponseSchema, await acceptanceOf(relay, waitQuery(request), slices)),
+      create(WaitResponseSchema, await acceptanceOf(relay, waitQuery(request), waitSlices)),
     tap: (request, { signal }) => tapMessages(relay, request, signal),
     configs: (query) => clientConfigs(relay, query, slices),
   };
@@ -159,7 +161,7 @@ export function localClients(
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
       ...rejections,
       warnings: [...warningsOf(relay, rules())],
-      waveClients: waveClients(server.values(), waves()),
+      waveClients: await waveClients(server.values(), waves(), pace),
       accounts: accounts
         .heaviest(shownAccounts)
         .map((one) => Object.assign(one, { heldBytes: BigInt(one.heldBytes) })),

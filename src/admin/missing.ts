@@ -12,13 +12,12 @@ import {
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import { type ResourceName, resourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
-import type { Change } from '../model/change.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { getOrMake } from '../model/maps.ts';
 import { nearestParameters } from '../model/nearest-parameters.ts';
 import { internParameters, type Parameters } from '../model/parameters.ts';
 import { isHeldByWildcard, type MaskReason, type PendingName } from '../model/rollout.ts';
-import { covers, isCollection } from '../model/selection.ts';
+import { covers, isCollection, type Selection } from '../model/selection.ts';
 import type { ClientState, Holding, MissingEntry, Subscription } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
@@ -26,6 +25,7 @@ import { typeByName, typeInfo } from '../model/types.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
 import { missingSentence, missingText, nearestText } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
+import type { History } from '../releases/history.ts';
 import { missingOf } from './client-list.ts';
 import type { WaitQuery } from './requests.ts';
 import type { Answer, Plain } from './service.ts';
@@ -59,15 +59,15 @@ export function acceptanceOf(
   return slices.run(async (pace) => {
     let [clients, missing] = [0, 0];
     const listed: Plain<MissingClient>[] = [];
-    const isMeant = isAbout(query.names);
+    const sought = soughtBy(query.names);
     const absentOf = (type: TypeStream): readonly Missing[] =>
       missingOf(type, relay)
-        .filter(isMeant)
+        .filter(sought.covers)
         .slice(0, maxListed)
         .map(({ name }) => notThere(name));
     for (const stream of [...relay.server.values()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query, isMeant, lacks ? absentOf : undefined);
+      const found = looked(stream, query.type, sought, lacks ? absentOf : undefined);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -97,7 +97,7 @@ const knows = (table: TypeTable | undefined, name: ResourceName): boolean =>
 export async function onlyTypeOf(
   { store }: Relay,
   names: ReadonlySet<string>,
-  changes: Iterable<Change>,
+  past: PastNames,
   pace: Pace,
 ): Promise<TypeUrl | undefined> {
   const known = new Set<TypeUrl>();
@@ -107,16 +107,32 @@ export async function onlyTypeOf(
     if (having.length === 0) return undefined;
     for (const url of having) known.add(url);
   }
-  const [only, ...others] = known;
-  if (only === undefined || others.length > 0) return undefined;
-  for (const change of changes) {
-    await pace.yieldIfDue();
-    if (change.type === only) continue;
-    // Of a large change without bodies only the first names are kept.
-    const isCut = change.names.length < change.added + change.changed + change.removed;
-    if (isCut || change.names.some(({ name }) => names.has(name))) return undefined;
-  }
-  return only;
+  const [only, ...others] = known.size === 1 ? known.union(await past(pace)) : [];
+  return others.length === 0 ? only : undefined;
+}
+
+/** Which types have had which of some names, by the history. A type without any may have had each of them. */
+export type PastNames = (pace: Pace) => Promise<ReadonlyMap<TypeUrl, ReadonlySet<string>>>;
+
+/** Looks at each change once, however often it is asked. */
+export function pastNames(history: Pick<History, 'after'>, names: ReadonlySet<string>): PastNames {
+  const had = new Map<TypeUrl, Set<string>>();
+  let upTo = 0;
+  return async (pace) => {
+    for (const change of history.after(upTo)) {
+      await pace.yieldIfDue();
+      const { type, names: changed, revision } = change;
+      const found = changed.filter(({ name }) => names.has(name));
+      // Of a large change without bodies only the first names are kept.
+      const isCut = changed.length < change.added + change.changed + change.removed;
+      if (isCut || found.length > 0) {
+        const all = getOrMake(had, type, () => new Set());
+        for (const { name } of found) all.add(name);
+      }
+      upTo = revision;
+    }
+    return had;
+  };
 }
 
 /** Of workers that do not answer, in answers about clients; none: nothing. */
@@ -149,17 +165,17 @@ function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[
 /** Undefined: this stream does not subscribe to it. */
 function looked(
   stream: XdsStream,
-  query: AcceptanceQuery,
-  isMeant: ReturnType<typeof isAbout>,
+  only: TypeUrl | undefined,
+  sought: Sought,
   absentOf: ((type: TypeStream) => readonly Missing[]) | undefined,
 ): Plain<MissingClient>[] | undefined {
   let subscribes = false;
   const found: Plain<MissingClient>[] = [];
   for (const type of stream.types) {
-    if (query.type !== undefined && type.info.url !== query.type) continue;
+    if (only !== undefined && type.info.url !== only) continue;
     const { subscription } = type;
     if (subscription === undefined || subscription.selection.size === 0) continue;
-    const missing = notAccepted(subscription, query.names, isMeant);
+    const missing = notAccepted(subscription, sought);
     if (missing === undefined) continue;
     subscribes = true;
     const more =
@@ -176,36 +192,47 @@ function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Miss
 }
 
 /** Undefined: it does not subscribe to any of these names. */
-function notAccepted(
-  subscription: Subscription,
-  names: ReadonlySet<string>,
-  isMeant: ReturnType<typeof isAbout>,
-): readonly Missing[] | undefined {
+function notAccepted(subscription: Subscription, sought: Sought): readonly Missing[] | undefined {
+  const { selection } = subscription;
   const whole = ofWhole(subscription);
-  if (names.size === 0) return whole;
-  const { collections } = subscription.selection;
-  const mayShow = collections.some(({ selector }) => isMeant({ name: selector, canonical: selector }));
-  // Nearly always, and it has everything: what a wildcard shows of 2,000 names is not looked at.
-  if (whole.length === 0 && mayShow) return [];
-  const asked = [...subscription.holdings()].filter(
-    ({ name, canonical }) => names.has(name) || names.has(canonical),
+  if (sought.isAll) return whole;
+  const mayShow = selection.collections.some(({ selector }) =>
+    sought.covers({ name: selector, canonical: selector }),
   );
-  // What a wildcard no longer shows may still be at the client, until it has taken everything.
-  const gone = mayShow && asked.length < names.size;
-  if (asked.length === 0 && !gone) return undefined;
+  if (!mayShow && !sought.isIn(selection)) return undefined;
+  // Nearly always, and it has everything: no single resource is looked at.
   if (whole.length === 0) return [];
+  const asked = [...subscription.holdings()].filter(sought.isNamed);
   const missing = asked.flatMap(ofName);
-  return gone && missing.length === 0 ? whole : missing;
+  // What a wildcard no longer shows may still be at the client, until it has taken everything.
+  return mayShow && asked.length < sought.count && missing.length === 0 ? whole : missing;
 }
 
-/** A name, or a wildcard or glob over it: a client may lack thousands of globs, and there may be 20,000 names. */
-function isAbout(
-  names: ReadonlySet<string>,
-): (selected: Pick<MissingEntry, 'name' | 'canonical'>) => boolean {
-  if (names.size === 0) return () => true;
+type Sought = ReturnType<typeof soughtBy>;
+type Selected = Pick<MissingEntry, 'name' | 'canonical'>;
+
+/** Names, or everything; there may be 20,000 names, and a client may lack thousands of globs. */
+function soughtBy(names: ReadonlySet<string>) {
+  const isAll = names.size === 0;
   const globs = new Set([...names].map((one) => parentGlob(resourceName(one))));
-  return ({ name, canonical }) =>
-    names.has(name) || names.has(canonical) || canonical === WILDCARD || globs.has(canonical);
+  const isNamed = ({ name, canonical }: Selected): boolean => names.has(name) || names.has(canonical);
+  // Streams of a class share a selection.
+  const known = new WeakMap<Selection, boolean>();
+  return {
+    isAll,
+    count: names.size,
+    isNamed,
+    /** It is one of the names, or a wildcard or glob over one. */
+    covers: (one: Selected): boolean =>
+      isAll || isNamed(one) || one.canonical === WILDCARD || globs.has(one.canonical),
+    /** Whether one of the names is asked for by itself. */
+    isIn: (selection: Selection): boolean =>
+      getOrMake(known, selection, () =>
+        selection.entries
+          .values()
+          .some(({ spelling, selector }) => isNamed({ name: spelling, canonical: selector })),
+      ),
+  };
 }
 
 /** Everything of one type of a stream: looks at no single resource. */

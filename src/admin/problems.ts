@@ -138,7 +138,8 @@ function* upstreams({ status, facts }: ProblemFacts): Problems {
       yield problem('upstream_away', [name], { ...about, title, commands });
     } else if (stale && kind === 'filesystem') {
       const title = `The relay refuses files of upstream ${shown}`;
-      yield problem('updates_refused', [name], { ...about, title });
+      const commands = [fileCommand('distributary validate --config', facts.file)];
+      yield problem('updates_refused', [name], { ...about, title, commands });
     } else if (stale) {
       const title = `What came from upstream ${shown} may be out of date`;
       yield problem('upstream_stale', [name], { ...about, title });
@@ -366,13 +367,13 @@ function* disk({ facts, now }: ProblemFacts): Problems {
   if (facts.disk === undefined) return;
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
-  if (failing !== undefined) {
-    const { short, effect } = diskFailures[failing.what];
+  for (const { what, reason, since } of failing) {
+    const { short, effect } = diskFailures[what];
     const title = short.charAt(0).toUpperCase() + short.slice(1);
-    const detail = `${diskText.get(failing.reason) ?? failing.reason}; ${effect}`;
-    const since = timestamp(failing.since);
-    yield problem('disk_fails', [], { title, short, detail, since, commands });
-  } else if (lagSeconds > bounds.diskLagSeconds) {
+    const detail = `${diskText.get(reason) ?? reason}; ${effect}`;
+    yield problem('disk_fails', [what], { title, short, detail, since: timestamp(since), commands });
+  }
+  if (failing.length === 0 && lagSeconds > bounds.diskLagSeconds) {
     const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
     const since = timestamp(now - lagSeconds * 1000);
     const short = 'the disk is too slow';

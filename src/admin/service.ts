@@ -117,7 +117,9 @@ export interface ReadinessReport {
 
 /** What the status page and the list of problems need beside the rest of Status. Times are milliseconds since the epoch. */
 export interface PageFacts {
-  /** Of the text of the configuration in force. */
+  /** The file of the configuration. */
+  readonly file: string;
+  /** Of its text that is in force. */
   readonly configuration: string;
   /** When that was read. */
   readonly configuredAt: number;
@@ -137,10 +139,12 @@ export interface PageFacts {
   readonly disk:
     | {
         readonly path: string;
-        /** `unread`: rollout.json could not be read at the start. Undefined: the last write succeeded. */
-        readonly failing:
-          | { readonly what: 'cache' | 'rollout' | 'unread'; readonly reason: string; readonly since: number }
-          | undefined;
+        /** `unread`: rollout.json could not be read at the start. None: the last writes succeeded. */
+        readonly failing: readonly {
+          readonly what: 'cache' | 'rollout' | 'unread';
+          readonly reason: string;
+          readonly since: number;
+        }[];
         readonly lagSeconds: number;
       }
     | undefined;

@@ -157,7 +157,7 @@ that is too slow loses messages, and a line {"event":"LOST","lost":N} says how m
     limit: count('N', 'stop after N lines', Number.POSITIVE_INFINITY),
     json: toggle('no effect: the output is always JSON'),
   },
-  exit: '0; 1 if there is no such client, if the relay does not answer, or if a worker ends whose clients it shows.',
+  exit: '0, also when the relay drains; 1 if there is no such client, if the relay does not answer, or if a worker exits whose clients it shows.',
   run: ({ client, type, limit }, { terminal, shared }) => {
     return withRelay(relayClient(shared, terminal.environment), terminal, async (relay) => {
       const interrupted = firstSignal('SIGINT', 'SIGTERM');

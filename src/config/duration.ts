@@ -8,8 +8,8 @@ const units = new Map([
 ]);
 
 /** What the published schema shows of it. */
-export const durationPattern = String.raw`^\d+(\.\d+)?(ms|s|m|h)$`;
-const form = new RegExp(String.raw`^(?<amount>\d+(?:\.\d+)?)(?<unit>ms|s|m|h)$`);
+export const durationPattern = String.raw`^(0|\d+(\.\d+)?(ms|s|m|h))$`;
+const form = /^(?:0|(?<amount>\d+(?:\.\d+)?)(?<unit>ms|s|m|h))$/;
 
 /** The longest wait that a timer of Node can do: 24.8 days. */
 const longest = 2 ** 31 - 1;
@@ -40,12 +40,12 @@ export function notADuration(text: string): string {
     : `is not a duration: did you mean ${written}? (units: ms, s, m, h)`;
 }
 
-/** `5s`, `500ms`, `0.5s`, `2m`, `1h`: whole milliseconds. */
+/** `5s`, `500ms`, `0.5s`, `2m`, `1h`, or `0`, which needs no unit: whole milliseconds. */
 export function parseDuration(text: string): Result<number> {
-  const groups = form.exec(text)?.groups;
-  const scale = units.get(groups?.['unit'] ?? '');
-  if (scale === undefined) return fail(`${JSON.stringify(text)} ${notADuration(text)}`);
-  const exact = Number(groups?.['amount']) * scale;
+  const found = form.exec(text);
+  if (found === null) return fail(`${JSON.stringify(text)} ${notADuration(text)}`);
+  const { amount = 0, unit = '' } = found.groups ?? {};
+  const exact = Number(amount) * (units.get(unit) ?? 0);
   const milliseconds = Math.round(exact);
   if (milliseconds > longest) return fail(`${text} is too long: at most 24 days are accepted`);
   if (exact > 0 && milliseconds === 0) return fail(`${text} is too short: the smallest duration is 1ms`);

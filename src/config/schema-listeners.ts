@@ -118,7 +118,7 @@ export const xds = z
     sotw_versions: z.enum(['VERBATIM', 'CONTENT']).default('VERBATIM').describe("version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is not sent what it already has"),
     plain_clients: z.enum(['PLAIN', 'WITH_CONSTRAINTS']).default('PLAIN').describe('How clients that subscribe by plain names get resources with constraints: under the plain name, or to the letter of TP2'),
     legacy_wildcard: z.array(resourceType()).optional().describe('Types for which an empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)'),
-    removal_grace: duration().prefault('15s').describe('How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0s: not at all'),
+    removal_grace: duration().prefault('15s').describe('How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0: not at all'),
     max_connection_age: positiveDuration().optional().describe('Connections older than this are closed, with jitter, to rebalance clients; default: never'),
   })
   .superRefine((listener, context) => {

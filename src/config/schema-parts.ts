@@ -28,18 +28,19 @@ const parseWith =
 /** Anything but the empty string. */
 export const name = () => z.string().min(1);
 
-/** Milliseconds. */
-export const duration = () => parsed(parseDuration, { pattern: durationPattern });
+/** Milliseconds. In YAML, 0 is a number: the one that needs no unit. */
+const durationBy = (parse: (text: string) => Result<number>, meta: Readonly<Record<string, unknown>> = {}) =>
+  z.preprocess((value) => (value === 0 ? '0' : value), parsed(parse, { pattern: durationPattern, ...meta }));
+
+export const duration = () =>
+  durationBy(parseDuration, { type: ['string', 'integer'], minimum: 0, maximum: 0 });
 
 /** A duration of 0 would make no sense. */
 export const positiveDuration = () =>
-  parsed(
-    (text) => {
-      const length = parseDuration(text);
-      return length.ok && length.value === 0 ? fail('must be longer than 0') : length;
-    },
-    { pattern: durationPattern },
-  );
+  durationBy((text) => {
+    const length = parseDuration(text);
+    return length.ok && length.value === 0 ? fail('must be longer than 0') : length;
+  });
 
 export const count = (least = 1) => z.int().min(least);
 

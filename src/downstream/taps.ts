@@ -98,6 +98,11 @@ export class Taps {
     }
   }
 
+  /** No more messages pass: readers are given what waits for them, and that was all. */
+  end(): void {
+    for (const tap of this.#taps) tap.close();
+  }
+
   #passed({ id, client }: TappedStream): Pick<Tapped, 'at' | 'client' | 'node'> {
     return { at: this.#clock.now(), client: id, node: client?.nodeId ?? '' };
   }

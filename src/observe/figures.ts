@@ -1,6 +1,6 @@
 import { monitorEventLoopDelay, performance } from 'node:perf_hooks';
 import type { Clock, Timer } from '../model/clock.ts';
-import { delayBuckets, type Metrics } from './metrics.ts';
+import { delayBuckets, type Happened, type Metrics } from './metrics.ts';
 
 /**
  * What a process has counted since its start, for the charts of the status page and for problems. All of it is plain data,
@@ -53,14 +53,11 @@ const inTime = 1;
 /** What has happened of late: all but `restarts` and `lagMs` in so many `minutes`. */
 export type Recent = ReturnType<ReturnType<typeof takeFigures>['recent']>;
 
-/** What grew between two looks. Keys are lines of words. */
-type Growth = ReadonlyMap<string, number>;
-
 /** The last five minutes, and what happened within an hour. A point costs some additions; with workers each is asked for its counters. */
 export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOrPid[]>) {
   const points: Figure[] = [];
   /** One for each look, within an hour. */
-  const grown: Growth[] = [];
+  const grown: (readonly Happened[])[] = [];
   const lags: number[] = [];
   let last: readonly Counters[] = [];
   /** By `Clock.monotonic()`. */
@@ -77,21 +74,17 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
       return last;
     },
     recent() {
-      const sums = new Map<string, number>();
-      for (const growth of grown.slice(-recentMinutes * perMinute))
-        for (const [key, count] of growth) sums.set(key, (sums.get(key) ?? 0) + count);
-      const rows = [...sums].map(([key, count]) => ({ words: wordsOf(key), count }));
-      const of = (kind: string) => rows.filter(({ words }) => words[0] === kind);
-      const sumOf = (kind: string): number => of(kind).reduce((total, { count }) => total + count, 0);
+      const all = [...summedUp(grown.slice(-recentMinutes * perMinute).flat()).values()];
+      const of = (what: Happened[1]) => all.filter((one) => one[1] === what);
       const sorted = lags.toSorted((a, b) => a - b);
       return {
         minutes: recentMinutes,
-        acknowledged: sumOf('acknowledged'),
+        acknowledged: countOf(all, 'acknowledged'),
         /** Of those, later than 1 s. */
-        late: sumOf('late'),
-        rejections: sumOf('rejections'),
-        turnedAway: of('turned away').map(({ words: [, reason = ''], count }) => ({ reason, count })),
-        refusedUpdates: of('refused').map(({ words: [, upstream = '', type = ''], count }) => ({
+        late: countOf(all, 'acknowledged', (bound) => Number(bound) > inTime),
+        rejections: countOf(all, 'rejections'),
+        turnedAway: of('turned away').map(([count, , reason = '']) => ({ reason, count })),
+        refusedUpdates: of('refused').map(([count, , upstream = '', type = '']) => ({
           upstream,
           type,
           count,
@@ -99,7 +92,7 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
           reason: reasonOf(upstream, type),
         })),
         /** Of workers, within an hour. */
-        restarts: grown.reduce((total, growth) => total + (growth.get(keyOf('restarts')) ?? 0), 0),
+        restarts: countOf(grown.flat(), 'restarts'),
         /** Of the busiest process: for how long events wait. */
         lagMs: sorted.length < looksAtLag ? 0 : (sorted[Math.floor(sorted.length / 2)] ?? 0),
       };
@@ -112,8 +105,8 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
   };
 
   function reasonOf(upstream: string, type: string): string {
-    const refused = last.flatMap(({ refusedUpdates }) => refusedUpdates);
-    return refused.findLast((one) => one[0] === upstream && one[1] === type)?.[3] ?? '';
+    const key = JSON.stringify([upstream, type]);
+    return last.flatMap(({ refusals }) => refusals).findLast(([of]) => of === key)?.[1] ?? '';
   }
 
   async function look(): Promise<void> {
@@ -123,8 +116,9 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
     const counters = heard.flatMap((one) => (typeof one === 'number' ? (ofProcess(one, last) ?? []) : one));
     const [at, now] = [clock.now(), clock.monotonic()];
     if (lastAt > 0) {
-      points.push(figure(at, (now - lastAt) / 1000, last, counters));
-      grown.push(growth(last, counters));
+      const happened = growth(last, counters);
+      points.push(figure(at, (now - lastAt) / 1000, last, counters, happened));
+      grown.push(happened);
       if (grown.length > longestMinutes * perMinute) grown.shift();
     }
     lags.push(Math.max(0, ...counters.map(({ lagMs }) => lagMs)));
@@ -136,21 +130,22 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
   }
 }
 
-/** What happened between two looks at the processes. A worker that has ended takes its counts along. */
-export function figure(at: number, seconds: number, before: readonly Counters[], now: readonly Counters[]) {
-  const grown = (count: (counters: Counters) => number): number =>
-    sum(now, (one) => {
-      const then = ofProcess(one.pid, before);
-      return Math.max(0, count(one) - (then === undefined ? 0 : count(then)));
-    });
-  const acknowledged = [...delayBuckets, Infinity].map((_, index) =>
-    grown((counters) => counters.acknowledged[index] ?? 0),
+/** Between two looks at the processes. */
+export function figure(
+  at: number,
+  seconds: number,
+  before: readonly Counters[],
+  now: readonly Counters[],
+  happened = growth(before, now),
+) {
+  const acknowledged = [...delayBuckets, Infinity].map((bound) =>
+    countOf(happened, 'acknowledged', (one) => one === String(bound)),
   );
   return {
     /** Milliseconds since the epoch. */
     at,
     /** Responses handed to clients, for each second. */
-    updates: seconds > 0 ? grown(({ responses }) => responses) / seconds : 0,
+    updates: seconds > 0 ? countOf(happened, 'responses') / seconds : 0,
     /** Seconds from the receipt of an update to the ACK, of 99 % of them; null: there was none. */
     acknowledged: quantile(0.99, acknowledged),
     streams: sum(now, ({ streams }) => streams),
@@ -164,38 +159,32 @@ export function figure(at: number, seconds: number, before: readonly Counters[],
 const ofProcess = (pid: number, all: readonly Counters[]): Counters | undefined =>
   all.find((counters) => counters.pid === pid);
 
-/** What is zero is left out: nearly always nothing is left. */
-function growth(before: readonly Counters[], now: readonly Counters[]): Growth {
-  const grown = new Map<string, number>();
-  for (const counters of now) {
-    const then = happened(ofProcess(counters.pid, before));
-    for (const [key, count] of happened(counters)) {
-      const more = count - (then.get(key) ?? 0);
-      if (more > 0) grown.set(key, (grown.get(key) ?? 0) + more);
-    }
-  }
-  return grown;
-}
+/** What happened between two looks. A worker that has ended takes its counts along. */
+const growth = (before: readonly Counters[], now: readonly Counters[]): readonly Happened[] =>
+  now.flatMap(({ pid, happened }) => {
+    const then = summedUp(ofProcess(pid, before)?.happened ?? []);
+    return [...summedUp(happened)].flatMap(([key, [count, ...what]]): Happened[] => {
+      const more = count - (then.get(key)?.[0] ?? 0);
+      return more > 0 ? [[more, ...what]] : [];
+    });
+  });
 
-function happened(counters: Counters | undefined): Growth {
-  const sums = new Map<string, number>();
-  if (counters === undefined) return sums;
-  const add = (count: number, ...words: readonly string[]): void => {
-    if (count > 0) sums.set(keyOf(...words), (sums.get(keyOf(...words)) ?? 0) + count);
-  };
-  for (const [index, count] of counters.acknowledged.entries()) {
-    add(count, 'acknowledged');
-    if ((delayBuckets[index] ?? Infinity) > inTime) add(count, 'late');
+/** The same things once. */
+function summedUp(all: readonly Happened[]): ReadonlyMap<string, Happened> {
+  const sums = new Map<string, Happened>();
+  for (const [count, ...what] of all) {
+    const key = JSON.stringify(what);
+    sums.set(key, [count + (sums.get(key)?.[0] ?? 0), ...what]);
   }
-  add(counters.rejections, 'rejections');
-  for (const [reason, count] of counters.turnedAway) add(count, 'turned away', reason);
-  for (const [upstream, type, count] of counters.refusedUpdates) add(count, 'refused', upstream, type);
-  add(counters.restarts, 'restarts');
   return sums;
 }
 
-const keyOf = (...words: readonly string[]): string => words.join('\n');
-const wordsOf = (key: string): readonly string[] => key.split('\n');
+const countOf = (
+  all: readonly Happened[],
+  what: Happened[1],
+  isMeant: (of: string) => boolean = () => true,
+): number =>
+  all.reduce((total, [count, is, of = '']) => (is === what && isMeant(of) ? total + count : total), 0);
 
 const sum = (all: readonly Counters[], count: (counters: Counters) => number): number =>
   all.reduce((total, counters) => total + count(counters), 0);

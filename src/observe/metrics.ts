@@ -136,6 +136,13 @@ const described = z.object({
   labelNames: z.array(z.string()).default([]),
 });
 
+/** How often, and what. ACKs by the bound of their delay, clients that were refused by the reason, updates by upstream and type. */
+export type Happened = readonly [
+  count: number,
+  what: 'responses' | 'acknowledged' | 'rejections' | 'turned away' | 'refused' | 'restarts',
+  ...of: readonly string[],
+];
+
 const results = ['accepted', 'rejected'] as const;
 type Result = (typeof results)[number];
 /** What the labels are called whose values these are. */
@@ -241,33 +248,21 @@ export class Metrics {
     this.#show(ofPersistence, told);
   }
 
-  /** For the charts of the status page and for problems: sums over all types. */
+  /** For the charts of the status page and for problems. */
   counted() {
     const delays = this.#distributions.get('acknowledged_seconds')?.all() ?? [];
-    return {
-      /** Responses handed to clients. */
-      responses: sum(this.#counted('downstream_responses_total')),
-      /** ACKs by their delay, as `delayBuckets` has it; the last count is what is above them all. */
-      acknowledged: [...delayBuckets, Infinity].map((_, index) =>
-        delays.reduce((total, { series }) => total + (series.counts[index] ?? 0), 0),
-      ),
-      /** NACKs of clients. */
-      rejections: sum(this.#counted('downstream_requests_total').filter(([, , kind]) => kind === 'nack')),
-      /** Clients that were refused, by the reason (observe/rejections.ts). */
-      turnedAway: this.#counted('downstream_rejected_total').map(
-        ([count, reason = '']) => [reason, count] as const,
-      ),
-      /** Responses and files that the relay refused, by upstream and type, and why the last one was. */
-      refusedUpdates: this.#counted('upstream_updates_total').flatMap(
-        ([count, upstream = '', type = '', result]) =>
-          result === 'rejected'
-            ? [[upstream, type, count, this.#refusals.get(JSON.stringify([upstream, type])) ?? ''] as const]
-            : [],
-      ),
-      /** Workers that were started in the place of others. */
-      restarts: this.count.workerRestarts().value,
-      certificates: this.certificates.states(),
-    };
+    const happened: Happened[] = [[this.count.workerRestarts().value, 'restarts']];
+    for (const [count] of this.#counted('downstream_responses_total')) happened.push([count, 'responses']);
+    for (const [index, bound] of [...delayBuckets, Infinity].entries())
+      for (const { series } of delays)
+        happened.push([series.counts[index] ?? 0, 'acknowledged', String(bound)]);
+    for (const [count, , kind] of this.#counted('downstream_requests_total'))
+      if (kind === 'nack') happened.push([count, 'rejections']);
+    for (const [count, reason = ''] of this.#counted('downstream_rejected_total'))
+      happened.push([count, 'turned away', reason]);
+    for (const [count, upstream = '', type = '', result] of this.#counted('upstream_updates_total'))
+      if (result === 'rejected') happened.push([count, 'refused', upstream, type]);
+    return { happened, refusals: [...this.#refusals], certificates: this.certificates.states() };
   }
 
   /** Gauges of the relay as a whole: only one of its processes has them. `version`: the product's. */
@@ -375,8 +370,6 @@ export class Metrics {
 function* readingsOf(family: Family<Tally>): Iterable<Reading> {
   for (const { labels, series } of family.all()) yield [series.value, ...labels];
 }
-
-const sum = (readings: readonly Reading[]): number => readings.reduce((total, [count]) => total + count, 0);
 
 /** Only so many unknown types get a label of their own, because each label is a series for ever. */
 const mostUnknown = 32;

@@ -161,6 +161,11 @@ export class InterestRegistry {
     return this.#idleWithContent.evict() ?? this.#justLeft.evict();
   }
 
+  /** Of what nobody subscribes to: so many would go if there were no room. */
+  get idleBytes(): number {
+    return this.#justLeft.bytes + this.#idleWithContent.bytes;
+  }
+
   /** Nobody subscribes to it now, and it has not ended. */
   isIdle(interest: Interest): boolean {
     return this.#entry(interest)?.views === 0;
@@ -245,6 +250,10 @@ class IdleCache {
     while (this.#cache.calculatedSize > room && this.evict() !== undefined);
     if (isTaken) this.#schedule();
     else this.#evicted(entry);
+  }
+
+  get bytes(): number {
+    return this.#cache.calculatedSize;
   }
 
   /** It is used again. */

@@ -1,5 +1,6 @@
 import { readFileSync, type Stats, statSync } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
+import { basename } from 'node:path';
 import { attempt, fail, type Result } from '../model/result.ts';
 import { explainError } from './node-error.ts';
 
@@ -30,13 +31,18 @@ function check(found: Stats): void {
 /** No space, and nothing that is not ASCII: RFC 6750 has fewer characters still. */
 const token = /^[\x21-\x7e]+$/;
 
+/** Somebody may have written the token itself where its file is to be named: that must be in no log. */
+const mayBeToken = (file: string): boolean => basename(file).length > longestName || /\s/.test(file);
+const longestName = 39;
+const notAFile = 'the file, which must be named by its path (is this the token itself?),';
+
 /**
  * The token in a file, for `authorization: Bearer …`. Line breaks and spaces around it do not count. The error never
  * says what is in the file. Synchronous: a file of a few KB, for each stream that is opened.
  */
 export function readToken(file: string): Result<string> {
   const text = attempt(() => readNamedSync(file).toString().trim(), explainError);
-  if (!text.ok) return fail(`${file} cannot be read: ${text.error}`);
+  if (!text.ok) return fail(`${mayBeToken(file) ? notAFile : file} cannot be read: ${text.error}`);
   if (token.test(text.value)) return text;
   return fail(
     `${file} ${text.value === '' ? 'is empty' : 'has more than one token'}: it must have exactly one`,

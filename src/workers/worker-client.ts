@@ -52,19 +52,20 @@ export class WorkerClient {
     return answerOf(this.#worker.counters({}).then(({ value }) => countersOf(JSON.parse(value))));
   }
 
-  /** Of one client it ends with the worker. Of all, those of the next worker would be missing: UNAVAILABLE. */
+  /**
+   * A worker that drains ends it. Of one client it ends with a worker that has exited, too. Of all, those of the next
+   * worker would be missing: UNAVAILABLE.
+   */
   async *tap(request: Request<'tap'>, { signal }: Call): AsyncIterable<TapMessage> {
     try {
       yield* this.#admin.tap(request, { signal, timeoutMs: 0 });
     } catch (error) {
       const { code } = ConnectError.from(error);
       if (code === Code.NotFound || code === Code.ResourceExhausted) throw error;
+      if (request.client !== '' || signal.aborted) return;
+      const message = 'a worker has exited: tap again to see all clients';
+      throw rpcError({ code: Status.UNAVAILABLE, message });
     }
-    if (request.client === '' && !signal.aborted)
-      throw rpcError({
-        code: Status.UNAVAILABLE,
-        message: 'a worker has exited: tap again to see all clients',
-      });
   }
 
   configs(query: ClientStatusQuery): Answered<EncodedStatus> {

@@ -251,8 +251,11 @@ export class WorkerPool implements ClientServing, ClientsView {
   /** What this process has counted, and the workers since their start. */
   async counters(): Promise<readonly CountersOrPid[]> {
     // The streams of this process feed the workers.
-    const nothing = { responses: 0, acknowledged: [], rejections: 0, streams: 0, connections: 0 };
-    const own = { ...this.#core.counters(), ...nothing };
+    const counters = this.#core.counters();
+    const happened = counters.happened.filter(([, what]) =>
+      ['turned away', 'refused', 'restarts'].includes(what),
+    );
+    const own = { ...counters, happened, streams: 0, connections: 0 };
     const workers = await this.#asked((client) => client.counters());
     return [own, ...workers.map(({ slot, said }) => said ?? slot.status.pid)];
   }

@@ -1,6 +1,7 @@
 import type { Server } from 'node:http';
 import { type Client, createClient } from '@connectrpc/connect';
 import type { ClientStatusQuery } from '../admin/csds.ts';
+import { closeServer } from '../admin/http-listener.ts';
 import { type ClientsView, localClients } from '../admin/local-clients.ts';
 import { clientRoutes } from '../admin/rpc.ts';
 import { type ClientAnswers, type ClientListeners, openClientListeners } from '../client-serving.ts';
@@ -67,6 +68,8 @@ export class Worker {
   #loadElsewhere: Load = { streams: 0, connections: 0 };
   #reporting = false;
   #listeners: ClientListeners | undefined;
+  /** By the primary. */
+  #asked: Server | undefined;
 
   private constructor(
     id: number,
@@ -215,6 +218,7 @@ export class Worker {
     this.#core.siblings.stop();
     await this.#core.relay.stop();
     await this.#core.traces?.stop();
+    if (this.#asked !== undefined) await closeServer(this.#asked);
   }
 
   #take(sessions: Start['sessions']): void {
@@ -233,6 +237,7 @@ export class Worker {
     relay.start(feeds);
     const asked = await this.#listenForPrimary(workerSocket(directory, slot));
     if (!asked.ok) return asked;
+    this.#asked = asked.value;
     const answers: ClientAnswers = {
       serving: () => this.#primaryState.ready && !this.#core.isDraining,
       clientStatus: (query) =>

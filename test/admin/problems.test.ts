@@ -136,10 +136,10 @@ const causes: Readonly<Record<keyof typeof problemKinds, Given>> = {
   upstream_streams_end: { status: { upstreams: [{ ...central, refusedStreams: 2 }] } },
   disk_fails: {
     facts: {
-      disk: { path: '/data/cache', failing: { what: 'cache', reason: 'full', since: now }, lagSeconds: 1 },
+      disk: { path: '/data/cache', failing: [{ what: 'cache', reason: 'full', since: now }], lagSeconds: 1 },
     },
   },
-  disk_late: { facts: { disk: { path: '/data/cache', failing: undefined, lagSeconds: 301 } } },
+  disk_late: { facts: { disk: { path: '/data/cache', failing: [], lagSeconds: 301 } } },
   clients_silent: { classes: [late] },
   clients_stall: { recent: { turnedAway: [{ reason: 'stalled', count: 1 }] } },
   clients_refused: { recent: { turnedAway: [{ reason: 'denied', count: 7 }] } },
@@ -660,8 +660,8 @@ describe('problems', () => {
   });
 
   it('says which file cannot be written, or could not be read', () => {
-    const titles = (what: 'cache' | 'rollout' | 'unread') => {
-      const failing = { what, reason: 'io', since: now };
+    const titles = (...all: readonly ('cache' | 'rollout' | 'unread')[]) => {
+      const failing = all.map((what) => ({ what, reason: 'io', since: now }));
       return problems({ facts: { disk: { path: 'cache', failing, lagSeconds: 0 } } }).map(
         ({ title }) => title,
       );
@@ -669,13 +669,14 @@ describe('problems', () => {
     expect(titles('cache')).to.deep.equal(['The cache cannot be written to disk']);
     expect(titles('rollout')).to.deep.equal(['The file rollout.json cannot be written to disk']);
     expect(titles('unread')).to.deep.equal(['The file rollout.json could not be read']);
+    expect(titles('cache', 'rollout'), 'a restart forgets both').to.have.length(2);
   });
 
   it('a command names the file by its whole path', () => {
     expect(problems(causes.configuration_refused)[0]?.commands).to.deep.equal([
       `distributary validate --config ${resolve('relay.yaml')}`,
     ]);
-    const disk = { path: 'cache', failing: undefined, lagSeconds: 301 };
+    const disk = { path: 'cache', failing: [], lagSeconds: 301 };
     expect(problems({ facts: { disk } })[0]?.commands).to.deep.equal([
       `df -h ${resolve('cache')}`,
       `ls -ld ${resolve('cache')}`,
@@ -692,8 +693,9 @@ describe('problems', () => {
     };
     const refusedUpdates = [{ upstream: 'central', type: 'cds', count: 2, reason: unnamed }];
     const found = problems({ status: { upstreams: [files] }, recent: { refusedUpdates } });
-    expect(found.map(({ kind, detail }) => [kind, detail])).to.deep.equal([
-      ['updates_refused', 'a.yaml:3: no'],
+    const command = `distributary validate --config ${resolve('relay.yaml')}`;
+    expect(found.map(({ kind, detail, commands }) => [kind, detail, commands])).to.deep.equal([
+      ['updates_refused', 'a.yaml:3: no', [command]],
     ]);
   });
 

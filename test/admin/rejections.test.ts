@@ -1,10 +1,11 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
+import { waveClients } from '../../src/admin/client-list.ts';
 import { fleetSurvey } from '../../src/admin/fleet-survey.ts';
 import { localClients } from '../../src/admin/local-clients.ts';
 import { LoadView } from '../../src/load/load-view.ts';
 import { systemClock } from '../../src/model/clock.ts';
-import { TimeSlices } from '../../src/model/time-slices.ts';
+import { Pace, TimeSlices } from '../../src/model/time-slices.ts';
 import { Accounts } from '../../src/wire/accounts.ts';
 import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
 
@@ -59,6 +60,17 @@ describe('rejections in the status', () => {
     expect(turns).to.be.above(2);
     const survey = fleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
     expect(await turnsUntil(survey())).to.be.above(2);
+  });
+
+  it('so are the waves of all clients', async () => {
+    const streams = Array.from({ length: 50 }, (_, at) => ({ id: String(at), client: undefined }));
+    const waveOf = () => {
+      for (const until = performance.now() + 1; performance.now() < until; );
+      return { wave: 1, waves: 1, answer: 'ACCEPTED' };
+    };
+    const counted = waveClients(streams, waveOf, new Pace(systemClock));
+    expect(await turnsUntil(counted)).to.be.above(2);
+    expect((await counted)[0]).to.include({ clients: 50, accepted: 50 });
   });
 
   it('the newest are listed, each with how many clients have it', async () => {

@@ -94,6 +94,19 @@ describe('configuration: the files it names', () => {
     );
   });
 
+  it('a token in the place of its file is not told', () => {
+    const about = (token: string): string => {
+      const ads = `{ endpoints: ["c:1"], token_file: "${token}" }`;
+      const checked = checkConfig(`upstreams: [{ name: a, ads: ${ads} }]\n`, 'f', {});
+      return checked.ok ? '' : checked.error.map((problem) => problemLine('f', problem)).join('\n');
+    };
+    for (const secret of ['Bearer abc', 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyZWxheSJ9.c2lnbmF0dXJl'])
+      expect(about(secret))
+        .to.match(/token_file: .*is this the token itself/)
+        .and.not.include(secret);
+    expect(about('/run/secrets/token')).to.include('token_file: /run/secrets/token cannot be read: ');
+  });
+
   it('a directory of resources that is not there, or is a file', () => {
     expect(problems('{}', 'none')[0]).to.match(
       /^f:5: upstreams\[1\]\.filesystem\.path: none cannot be listed: there is no such/,

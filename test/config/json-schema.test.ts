@@ -25,6 +25,9 @@ describe('config.schema.json', () => {
     const upstreams = [{ name: 'a', filesystem: { path: 'x' } }];
     expect(accepts({ upstreams })).to.equal(true);
     expect(accepts({ upstreams, drain_timeout: '5s' })).to.equal(true);
+    expect(accepts({ upstreams, drain_timeout: 0 })).to.equal(true);
+    expect(accepts({ upstreams, drain_timeout: 5 })).to.equal(false);
+    expect(accepts({ upstreams, watchdog: { timeout: 0 } })).to.equal(false);
     expect(accepts({ upstreams, drain_timeout: 'soon' })).to.equal(false);
     expect(accepts({ upstreams, workers: 'two' })).to.equal(false);
     expect(accepts({ upstreams, xds: { adress: 'x' } })).to.equal(false);

@@ -200,6 +200,15 @@ describe('configuration: what is accepted', () => {
     });
   });
 
+  it('a duration of 0 needs no unit', () => {
+    for (const zero of ['0', '0.0', '"0"', '0s', '"${ZERO:-0}"']) {
+      const of = `removal_grace: ${zero} }\ncache: { idle_ttl: ${zero} }\ndrain_delay: ${zero}\ndrain_timeout: ${zero}`;
+      const { xds, cache, drainDelayMs, drainTimeoutMs } = configOf(`${minimal}xds: { ${of}\n`);
+      const read = [xds.removalGraceMs, cache.idleTtlMs, drainDelayMs, drainTimeoutMs];
+      expect(read, zero).to.deep.equal([0, 0, 0, 0]);
+    }
+  });
+
   it('types by short name or URL, claims, authorization, legacy wildcards, listeners of every kind', () => {
     const cds = 'type.googleapis.com/envoy.config.cluster.v3.Cluster';
     const config = configOf(`

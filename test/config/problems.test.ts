@@ -244,6 +244,11 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         ],
       },
       {
+        rule: 'zero where that makes no sense, as a number',
+        text: ads('connect_timeout: 0'),
+        problems: ['5:24: upstreams[0].ads.connect_timeout: must be longer than 0'],
+      },
+      {
         rule: 'a longest wait below the first',
         text: ads('backoff: { initial: 5s, max: 500ms }'),
         problems: ['5:36: upstreams[0].ads.backoff.max: must not be shorter than initial'],

@@ -188,6 +188,19 @@ for (const workers of cases(0, 2)) {
       expect(shown.at(-1)?.event).to.equal('ENDED');
     });
 
+    it('tap exits 0 when the relay drains', async () => {
+      await open('tapped');
+      const tapping = new Process(distributary('tap', ...admin()));
+      let content = 1;
+      await eventually(() => {
+        files.write('cds', new Map([['shop', String(++content)]]));
+        expect(linesOf(tapping.lines)).not.to.deep.equal([]);
+      });
+      await relay.stop();
+      expect(await tapping.exited, tapping.output).to.equal(0);
+      expect(linesOf(tapping.lines).at(-1)?.event).to.equal('ENDED');
+    });
+
     it('says what is wrong with what it was asked', async () => {
       const refusals: readonly (readonly [readonly string[], number, RegExp])[] = [
         [['tap', '--client', 'nobody'], 1, /there is no client nobody/],

@@ -184,6 +184,12 @@ for (const workers of cases(0, 2)) {
       await everybodyHasItsOwn();
     });
 
+    it('says that sessions are opened again where a limit of the upstreams changes', async () => {
+      const next = config({ limits: { max_response_bytes: 1_000_000 } });
+      const { upstreams } = await changesOf(next);
+      expect(upstreams).to.deep.equal([{ name: 'central', change: 'CHANGED' }]);
+    });
+
     it('what files have for the new parameters is not lost, though no client has asked for it', async () => {
       const rule = { key: 'env', from: 'node.metadata.env', pattern: '^(test)$', default: 'dev' };
       const { losing, clients: changed } = await changesOf(config({ parameters: [rule] }));

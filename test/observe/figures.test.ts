@@ -1,17 +1,30 @@
 import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import { type Counters, figure, takeFigures } from '../../src/observe/figures.ts';
-import { delayBuckets } from '../../src/observe/metrics.ts';
+import { delayBuckets, type Happened } from '../../src/observe/metrics.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 
-const counters = (changes: Partial<Counters> = {}): Counters => ({
+interface Counts {
+  readonly responses?: number;
+  readonly acknowledged?: readonly number[];
+  readonly rejections?: number;
+}
+
+const counters = ({
+  responses = 0,
+  acknowledged = [],
+  rejections = 0,
+  ...changes
+}: Counts & Partial<Counters> = {}): Counters => ({
   pid: 1,
-  responses: 0,
-  acknowledged: [],
-  rejections: 0,
-  turnedAway: [],
-  refusedUpdates: [],
-  restarts: 0,
+  happened: [
+    [responses, 'responses'],
+    [rejections, 'rejections'],
+    ...acknowledged.map(
+      (count, at): Happened => [count, 'acknowledged', String(delayBuckets[at] ?? Infinity)],
+    ),
+  ],
+  refusals: [],
   lagMs: 0,
   streams: 0,
   connections: 0,

@@ -20,6 +20,7 @@ import { rpcError } from '../../src/wire/connect.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 
 const noFacts: PageFacts = {
+  file: 'relay.yaml',
   configuration: '',
   configuredAt: 0,
   startedAt: 0,

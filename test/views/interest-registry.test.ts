@@ -182,6 +182,10 @@ describe('interest registry', () => {
         journal.push('…');
       };
       leave('a', 'b');
+      expect(registry.idleBytes).to.be.within(2 * 3000, 10_000);
+      registry.acquire(interest('b'));
+      expect(registry.idleBytes).to.be.within(3000, 5000);
+      registry.release(interest('b'));
       leave('c');
       bounds.maxBytes = 30_000;
       leave('d', 'e');
