@@ -193,9 +193,7 @@ export function readRecord(
     const isOther = !parsed.ok && parsed.error.isOther;
     return badRecord(file, found, previous, { signature, digest, named, isOther });
   }
-  const { resources } = read;
-  const { typeUrl: type = '', versionInfo = '' } = sound?.response ?? {};
-  const empty = resources.length === 0 && type !== '' ? { type: typeUrl(type), versionInfo } : undefined;
+  const { resources, empty } = read;
   return { signature, digest, resources, empty, problems: [], notes, withheld: nothing };
 }
 
