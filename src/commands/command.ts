@@ -2,7 +2,7 @@ import { parseArgs } from 'node:util';
 import { parseDuration } from '../config/duration.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { expectedText, nearest, printable, unknownWord } from '../model/text.ts';
-import { knownTypes, typeByName, unknownType } from '../model/types.ts';
+import { knownTypes, typeByName, typeInfo, unknownType } from '../model/types.ts';
 import { wrapped } from '../observe/text-table.ts';
 import { version } from '../package/files.ts';
 import { columnsOf, processTerminal, type Terminal } from './terminal.ts';
@@ -95,14 +95,16 @@ export const duration = (value: string, says: string): Flag<number | undefined> 
 
 const shortTypes = knownTypes.map(({ short }) => short);
 
-/** A type URL or a short name; empty: it is not given. */
+/** A type URL or a short name, as the short name if it has one; empty: it is not given. */
 export const type = (says = ''): Flag<string> =>
   flag(
     'T',
     `${says}${says === '' ? '' : ': '}a type URL, or one of ${shortTypes.join(' ')}`,
     (given) => {
       const name = given.at(-1) ?? '';
-      return name === '' || typeByName(name) !== undefined ? ok(name) : fail(unknownType(name));
+      if (name === '') return ok('');
+      const url = typeByName(name);
+      return url === undefined ? fail(unknownType(name)) : ok(typeInfo(url).short);
     },
     shortTypes,
   );

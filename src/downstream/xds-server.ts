@@ -119,6 +119,10 @@ export interface Route {
   readonly service: string;
 }
 
+/** Nothing that it has asked for is unknown or unsaid. */
+const isAnswered = ({ subscription }: TypeStream): boolean =>
+  subscription === undefined || (subscription.resolved && !subscription.pending);
+
 /** A request whose node was read. `moved`: the node has changed, and with it what the client is. */
 type Arrived = readonly [request: Request, bytes: number, client: ClientContext, moved: boolean];
 
@@ -130,6 +134,8 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   readonly #types: TypeStream[] = [];
   /** A large request has come and is not handled yet: no response to an older one is sent after it (§3.11). */
   #isReading = false;
+  /** Since when its client asks for nothing more, by the clock. */
+  #halfClosedAt: number | undefined;
   readonly #order: SendOrder;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
@@ -254,6 +260,18 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#quota.spend(changed || moved ? 1 : 0, types);
   }
 
+  /** The client half-closes, as grpcurl does after its request: that is answered first (protocol §3.11). */
+  override ended(): void {
+    this.#halfClosedAt = this.#services.clock.monotonic();
+    this.pump();
+  }
+
+  override failIfOverdue(times: Parameters<ClientStream<ClientContext>['failIfOverdue']>[0]): void {
+    super.failIfOverdue(times);
+    const since = this.#halfClosedAt ?? Number.POSITIVE_INFINITY;
+    if (this.#services.clock.monotonic() - since >= times.firstRequestMilliseconds) super.ended();
+  }
+
   override drained(): void {
     super.drained();
     this.pump();
@@ -299,7 +317,8 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     this.#server.move(this);
-    while (!this.isBlocked && !this.#isReading && !this.isOver) if (!this.#order.sendNext()) return;
+    while (!this.isBlocked && !this.#isReading && !this.isOver) if (!this.#order.sendNext()) break;
+    if (this.#halfClosedAt !== undefined && !this.#isReading && this.#types.every(isAnswered)) super.ended();
   }
 
   send(type: OrderedType, defers: Defers): boolean {

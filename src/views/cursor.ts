@@ -53,7 +53,7 @@ import {
   removalsIn,
   unknownIn,
 } from './position.ts';
-import { type SentItems, SentResponses } from './sent-responses.ts';
+import { notSent, type SentItems, SentResponses } from './sent-responses.ts';
 import {
   beforeAll,
   type Composed,
@@ -212,7 +212,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { items } = this.#view;
     const isCurrent = version === this.contentVersion;
     const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
-    return holdings(items.values(), () => said, lastSent);
+    return holdings(items.values(), (_, sent) => (isCurrent && !isVariant(sent) ? notSent : said), lastSent);
   }
 
   get complete(): boolean {

@@ -362,7 +362,7 @@ export class SentResponses implements SentState {
 
 const stale: ItemState = { state: 'STALE', rejection: undefined };
 const synced: ItemState = { state: 'SYNCED', rejection: undefined };
-const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
+export const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
 
 /** Whether what was last sent is this change; undefined: a removal. */
 function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {

@@ -119,7 +119,7 @@ export abstract class ClientStream<Client> implements StreamHandler {
     return this.#paused !== undefined;
   }
 
-  /** The client half-closes: it wants nothing any more. */
+  /** The client half-closes: it says nothing any more. */
   ended(): void {
     this.end({ code: Code.OK, message: '' });
   }

@@ -253,6 +253,13 @@ describe('commands that ask a relay', () => {
     );
   });
 
+  it('a type has its short name in what is said, however it is given', async () => {
+    for (const type of ['CDS', 'type.googleapis.com/envoy.config.cluster.v3.Cluster'])
+      expect((await call(explain, '--type', type, '--name', 'x', '--admin', url)).err).to.match(
+        /^cds x for /,
+      );
+  });
+
   it('explain of a wildcard or a glob says what that selects, and what lists it; 1', async () => {
     const explained = (name: string) => call(explain, '--type', 'cds', '--name', name, '--admin', url);
     const all = await explained('*');

@@ -406,6 +406,35 @@ describe('limits', () => {
       expect(client.status?.code).to.equal(4);
     });
 
+    it('§3.11 a client that half-closes is answered first, and its stream ends', () => {
+      const relay = new InMemoryRelay();
+      const client = relay.delta();
+      client.send('eds', { resourceNamesSubscribe: ['a', 'gone'] });
+      client.halfClose();
+      expect(client.status, 'nothing is known yet').to.equal(undefined);
+      relay.says({ type: type('eds'), holder: namedHolder, puts: [put(type('eds'), 'a', '1')] });
+      expect(client.received().map(resources)).to.deep.equal([{ a: '1' }]);
+      const { code } = client.status ?? {};
+      expect(code, 'what is missing is said, too').to.equal(0);
+
+      const known = relay.sotw();
+      known.send('eds', { resourceNames: ['a'] });
+      known.halfClose();
+      expect(known.status?.code).to.equal(0);
+    });
+
+    it('§3.11 of what stays unknown it is told nothing, and ends all the same', () => {
+      const relay = new InMemoryRelay({ limits: { firstRequestMilliseconds: 5000 } });
+      const client = relay.sotw();
+      client.send('eds', { resourceNames: ['unknown'] });
+      client.halfClose();
+      relay.clock.advance(4000);
+      expect(client.status).to.equal(undefined);
+      relay.clock.advance(2000);
+      expect(client.status).to.deep.equal({ code: 0, message: '' });
+      expect(relay.events.filter((event) => event.startsWith('rejected'))).to.deep.equal([]);
+    });
+
     it('nor does it for a Fetch call', () => {
       const relay = new InMemoryRelay({ limits: { firstRequestMilliseconds: 5000 } });
       const client = relay.sotw();

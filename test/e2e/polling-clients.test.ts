@@ -7,6 +7,7 @@ import { run } from './support/command.ts';
 import { eventually } from './support/eventually.ts';
 import { ResourceFiles } from './support/files.ts';
 import { RelayProcess } from './support/relay.ts';
+import { csdsOf } from './support/relay-state.ts';
 
 const answer = z.looseObject({ versionInfo: z.string() });
 const status = z.object({ polling_clients: z.number(), rejecting_clients: z.number() });
@@ -98,6 +99,13 @@ for (const workers of cases(2, 0)) {
       });
       const detail = await relay.rpc('distributary.admin.v1.AdminService/GetClient', { id, limit: 10 });
       expect(JSON.parse(detail.body)).to.deep.include({ node_id: 'explained', transport: 'rest', total: 1 });
+    });
+
+    it('CSDS: what it asks for and nobody has was not sent', async () => {
+      using edge = client('asks-for-more');
+      const version = await edge.poll({ resource_names: ['shop', 'none'] });
+      await edge.poll({ resource_names: ['shop', 'none'], version_info: version });
+      expect((await csdsOf(relay, 'asks-for-more')).toSorted()).to.deep.equal(['NOT_SENT', 'SYNCED']);
     });
 
     it('the page without scripts lists it with its last poll', async () => {

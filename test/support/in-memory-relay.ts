@@ -510,6 +510,12 @@ class LabClient implements ServerStream {
     this.lab.settle();
   }
 
+  /** It asks for nothing more. */
+  halfClose(): void {
+    this.#handler?.ended();
+    this.lab.settle();
+  }
+
   disconnect(): void {
     if (this.status !== undefined) return;
     this.status = { code: 1, message: 'client went away' };

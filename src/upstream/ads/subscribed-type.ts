@@ -48,7 +48,7 @@ export const extensionShare = 15;
  * when it does.
  */
 type Postponed = 'extend' | 'silent';
-/** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
+/** The second rejection in a row for one reason waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
 const reasonLimit = 2000;
 /** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
@@ -392,15 +392,15 @@ export abstract class SubscribedType {
   reject(nonce: string, reason: string): void {
     const { type, stream } = this;
     const message = reason.slice(0, reasonLimit);
-    if (this.lastNack?.message !== message) {
-      stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
-    }
+    const isNew = this.lastNack?.message !== message;
+    if (isNew) stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
     this.nonce = nonce;
     this.lastNack = { code: Code.INVALID_ARGUMENT, message };
-    this.#nacksInARow++;
+    this.#nacksInARow = isNew ? 1 : this.#nacksInARow + 1;
     this.#hasRejected = true;
     stream.add({ kind: 'answered', type, refused: message });
-    if (this.#nacksInARow === 1) {
+    if (isNew) {
+      stream.cancel(`nack ${type}`);
       stream.send([this.reply()]);
       return;
     }

@@ -383,8 +383,10 @@ export function mergeScan(
   const joined = new Map<TypeUrl, Joined>();
   const problems: FileProblem[] = [];
   const refused = new Map<string, { readonly found: Located[]; readonly types: Set<TypeUrl> }>();
-  for (const { resources = [], problems: broken, notes } of files.values()) {
+  const empty: NonNullable<FileRecord['empty']>[] = [];
+  for (const { resources = [], empty: none, problems: broken, notes } of files.values()) {
     for (const problem of [...broken, ...notes]) problems.push(problem);
+    if (none !== undefined) empty.push(none);
     for (const resource of resources) {
       const { file, place, type, put } = resource;
       if (!claimed(type, put.name)) continue;
@@ -400,18 +402,22 @@ export function mergeScan(
       }
     }
   }
-  const ordered = [...joined].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
-  const types = new Map(ordered.map(([type, names]) => [type, contentOf(names)]));
+  const types = new Map(inOrder(joined).map(([type, names]) => [type, contentOf(names)]));
+  for (const [type, its] of inOrder(Map.groupBy(empty, (one) => one.type)))
+    if (!types.has(type)) types.set(type, contentOf(new Map(), its));
   for (const [file, { found, types: its }] of refused) problems.push(...oneUpdate(file, found, [...its]));
   return { types, problems };
 }
 
-/** All resources of one type, of all files. Equal digests: nothing of this type changed. */
-function contentOf(names: Joined) {
+const inOrder = <Of>(byType: ReadonlyMap<TypeUrl, Of>): [TypeUrl, Of][] =>
+  [...byType].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
+
+/** All resources of one type, of all files; `empty`: what says that there are none. Equal digests: nothing of it changed. */
+function contentOf(names: Joined, empty: readonly Pick<FileResource, 'versionInfo'>[] = []) {
   const all = [...names.values().flatMap((variants) => variants.values())];
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
-  const [only = '', ...others] = new Set(all.map(({ versionInfo }) => versionInfo));
+  const [only = '', ...others] = new Set([...all, ...empty].map(({ versionInfo }) => versionInfo));
   return {
     // The files' own version if they agree on one; else the content's (protocol §7).
     version: others.length === 0 && only !== '' ? only : digest,

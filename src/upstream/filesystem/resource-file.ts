@@ -426,7 +426,9 @@ export function readResources(file: string, parsed: ParsedFile, maxConstraintDep
     }
     resources.push({ file, versionInfo: response.versionInfo, place: places[index], ...read.value });
   }
-  return { resources, problems, notes };
+  const { typeUrl: none, versionInfo } = response;
+  const empty = resources.length === 0 && none !== '' ? { type: typeUrl(none), versionInfo } : undefined;
+  return { resources, empty, problems, notes };
 }
 
 /** For messages: type, name and whether it is a variant. */

@@ -153,6 +153,8 @@ export interface FileRecord {
   readonly problems: readonly FileProblem[];
   /** What will not do what is meant, though the file is good. */
   readonly notes: readonly FileProblem[];
+  /** Of one without resources: of which type there are none, and in which version. */
+  readonly empty: { readonly type: TypeUrl; readonly versionInfo: string } | undefined;
   /** What is missing of these types is unknown, not absent (protocol §3.9). Nothing, of a file that ever was good. */
   readonly withheld: Withheld;
 }
@@ -163,9 +165,9 @@ export type Withheld = ReadonlySet<TypeUrl> | 'ALL';
 const nothing: ReadonlySet<TypeUrl> = new Set();
 
 /** What stays of a file that cannot be read now. */
-type LastGood = Pick<FileRecord, 'resources' | 'notes'>;
+type LastGood = Pick<FileRecord, 'resources' | 'notes' | 'empty'>;
 
-const emptyRecord: LastGood = { resources: [], notes: [] };
+const emptyRecord: LastGood = { resources: [], notes: [], empty: undefined };
 
 /** Reads a file's bytes. What cannot be read keeps the last good content. */
 export function readRecord(
@@ -191,7 +193,8 @@ export function readRecord(
     const isOther = !parsed.ok && parsed.error.isOther;
     return badRecord(file, found, previous, { signature, digest, named, isOther });
   }
-  return { signature, digest, resources: read.resources, problems: [], notes, withheld: nothing };
+  const { resources, empty } = read;
+  return { signature, digest, resources, empty, problems: [], notes, withheld: nothing };
 }
 
 /** More would not be read, and each is a line of the log. */
@@ -234,6 +237,7 @@ function badRecord(
     signature,
     digest,
     resources,
+    empty: previous?.empty,
     problems: oneUpdate(file, found, types),
     notes: resources === undefined ? [] : (previous?.notes ?? []),
     withheld: resources !== undefined || isOther ? nothing : withheldBy(named),

@@ -110,6 +110,20 @@ describe('upstream/filesystem', () => {
     expect(files.transactions.at(-1)).to.deep.include({ type: cds, complete: true, puts: [] });
   });
 
+  it('§3.10 a file without resources has its own version, from the start and after it had some', async () => {
+    const file = (version: string, ...names: readonly string[]) =>
+      `{ type_url: ${cds}, version_info: ${version}, ${clusters(...names)}}`;
+    files = await Harness.make({ 'a.yaml': file('v1') });
+    await files.start();
+    const last = () => files.transactions.at(-1);
+    await files.until(() => last()?.version === 'v1');
+    await files.replace('a.yaml', file('v2', 'one'));
+    await files.until(() => files.names(cds).includes('one'));
+    await files.replace('a.yaml', file('v3'));
+    await files.until(() => last()?.version === 'v3');
+    expect(last()).to.deep.include({ type: cds, puts: [], complete: true });
+  });
+
   it('§7 a bad file keeps its last good content and is reported once with its path and line', async () => {
     files = await Harness.make({ 'a.yaml': clusters('one'), 'b.yaml': clusters('two') });
     await files.start();
