@@ -18,9 +18,15 @@ export interface CertifiedClient {
   readonly knowsIssuers: boolean;
 }
 
+/** May issue certificates; `until`: as `validUntil` of what it issues. */
+interface Issuer {
+  readonly certificate: X509Certificate;
+  readonly until: number;
+}
+
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
- * verifies in a handshake only, so this follows the chain again: names, signatures, and who may be an authority. How
+ * verifies in a handshake only, so this follows its chains again: names, signatures, and who may be an authority. How
  * long it is valid is `validUntil`: a resumed TLS session was verified when it began (ADR 70).
  */
 export class ClientAuthorities {
@@ -29,8 +35,8 @@ export class ClientAuthorities {
   readonly #seen: Intermediates;
   /** The revision of `#seen` that the tables are of. */
   #revision = 0;
-  /** Of issuers, by fingerprint: until when they and theirs are valid; undefined: none leads to a root, or that is worked out. */
-  readonly #ends = new Map<string, number | undefined>();
+  /** Those that lead to a root, what lasts longest first. */
+  #issuers: readonly Issuer[] = [];
   /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
   readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });
 
@@ -61,16 +67,16 @@ export class ClientAuthorities {
     const { fingerprint256 } = certificate;
     const known = this.#clients.get(fingerprint256);
     if (known?.knowsIssuers === true) return known;
-    let validUntil = this.#validUntil(certificate, 0);
+    let validUntil = this.#validUntil(certificate);
     if (validUntil === undefined) {
       // First, as the intermediates count for the time.
       this.remember(issuers());
       this.#lookAnew();
-      validUntil = this.#validUntil(certificate, 0);
+      validUntil = this.#validUntil(certificate);
     }
     const client = {
       names: parseSubjectAltNames(certificate.subjectAltName ?? ''),
-      validUntil: validUntil ?? certificate.validToDate.getTime(),
+      validUntil: validUntil ?? endOf(certificate),
       knowsIssuers: validUntil !== undefined,
     };
     this.#clients.set(fingerprint256, client);
@@ -88,34 +94,33 @@ export class ClientAuthorities {
     }
   }
 
-  /**
-   * Until when the certificate and what issued it are valid, up to a root; undefined: no way that is known leads to one. By
-   * signatures: another issuer may have the name of one that is known. Of several ways, as while an issuer is replaced, the
-   * one that lasts longest counts.
-   */
-  #validUntil(certificate: X509Certificate, depth: number): number | undefined {
-    const own = certificate.validToDate.getTime();
-    if (this.#roots.some((root) => isSame(root, certificate))) return own;
-    if (depth > maxChainLength) return undefined;
-    let issuers: number | undefined;
-    for (const issuer of [...this.#own, ...this.#seen.values()]) {
-      if (issuers !== undefined && issuers >= own) break;
-      const mayIssue = issuer.ca || this.#roots.includes(issuer);
-      const until = mayIssue && isIssued(certificate, issuer) ? this.#until(issuer, depth) : undefined;
-      if (until !== undefined) issuers = Math.max(issuers ?? 0, until);
-    }
-    return issuers === undefined ? undefined : Math.min(own, issuers);
+  /** Until when the certificate and what issued it are valid, up to a root; undefined: no way that is known leads to one. */
+  #validUntil(certificate: X509Certificate): number | undefined {
+    const issuer = this.#issuers.find((one) => isIssued(certificate, one.certificate));
+    return issuer && Math.min(endOf(certificate), issuer.until);
   }
 
-  /** Of an issuer: worked out once. */
-  #until(issuer: X509Certificate, depth: number): number | undefined {
-    const { fingerprint256 } = issuer;
-    if (this.#ends.has(fingerprint256)) return this.#ends.get(fingerprint256);
-    // While its own chain is followed: two certificates may have issued each other.
-    this.#ends.set(fingerprint256, undefined);
-    const until = this.#validUntil(issuer, depth + 1);
-    this.#ends.set(fingerprint256, until);
-    return until;
+  /**
+   * From the roots down, so that authorities that issued each other are no circle. By signatures: another issuer may have
+   * the name of one that is known. Of several ways, as while an issuer is replaced, the one that lasts longest counts: what
+   * lasts longest is followed first.
+   */
+  #followDown(): readonly Issuer[] {
+    const issuers: Issuer[] = [];
+    const reached = this.#roots.map((certificate) => ({ certificate, until: endOf(certificate) }));
+    const left = new Set([...this.#own, ...this.#seen.values()].filter(({ ca }) => ca));
+    for (const root of this.#roots) left.delete(root);
+    for (;;) {
+      const next = reached.sort((one, other) => one.until - other.until).pop();
+      if (next === undefined) return issuers;
+      const { certificate, until } = next;
+      issuers.push(next);
+      for (const one of left) {
+        if (!isIssued(one, certificate)) continue;
+        left.delete(one);
+        reached.push({ certificate: one, until: Math.min(endOf(one), until) });
+      }
+    }
   }
 
   /** Others add to what was seen. */
@@ -125,19 +130,27 @@ export class ClientAuthorities {
 
   #forget(): void {
     this.#revision = this.#seen.revision;
-    this.#ends.clear();
+    this.#issuers = this.#followDown();
     this.#clients.clear();
   }
 
   vouchFor(certificate: X509Certificate): boolean {
     this.#lookAnew();
-    return this.#validUntil(certificate, 0) !== undefined;
+    return this.#validUntil(certificate) !== undefined;
   }
 }
+
+const endOf = ({ validToDate }: X509Certificate): number => validToDate.getTime();
 
 const isSame = (one: X509Certificate, other: X509Certificate): boolean =>
   one.fingerprint256 === other.fingerprint256;
 
+/** To verify a signature takes longer than all the rest, and the same authorities are looked at again and again. */
+const verified = new WeakMap<X509Certificate, X509Certificate>();
+
 function isIssued(certificate: X509Certificate, issuer: X509Certificate): boolean {
-  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+  if (verified.get(certificate) === issuer) return true;
+  if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) return false;
+  verified.set(certificate, issuer);
+  return true;
 }

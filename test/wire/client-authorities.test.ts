@@ -66,6 +66,28 @@ describe('authorities of client certificates', () => {
     expect(vouches(bundle(one), leaf(first), back, second)).to.equal(false);
   });
 
+  it('a ring of three with one way out is vouched for, whoever is looked at first', () => {
+    const [first, second, third] = [authority('first', one), authority('second'), authority('third')];
+    const again = (name: string, issuer: Issued, key: Issued): Issued =>
+      issueCertificate({ name, authority: true, issuer, key });
+    const ring = [
+      again('first', third, first),
+      again('second', first, second),
+      again('third', second, third),
+    ];
+    for (const start of ring) {
+      const authorities = new ClientAuthorities(bundle(one, ...ring, first));
+      const looked = [start, ...ring].map((issuer) => authorities.vouchFor(read(leaf(issuer))));
+      expect(looked).to.deep.equal([true, true, true, true]);
+    }
+  });
+
+  it('a chain of twenty is followed', () => {
+    const chain = [one];
+    for (let at = 0; at < 20; at++) chain.push(authority(`step ${at}`, chain.at(-1)));
+    expect(vouches(bundle(...chain.toReversed()), leaf(chain.at(-1) ?? one))).to.equal(true);
+  });
+
   it('a certificate that has expired since it was verified keeps its authority', () => {
     expect(vouches(bundle(one), leaf(one, -1))).to.equal(true);
   });
