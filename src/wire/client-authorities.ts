@@ -1,6 +1,6 @@
-import type { X509Certificate } from 'node:crypto';
+import { X509Certificate } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { parseSubjectAltNames, type SubjectAltNames } from './peer.ts';
+import { parseSubjectAltNames, type ShownCertificate, type SubjectAltNames } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
 
@@ -14,7 +14,7 @@ export interface CertifiedClient {
   readonly names: SubjectAltNames;
   /** Milliseconds since the epoch: until when the certificate and what issued it are valid. */
   readonly validUntil: number;
-  /** All that issued it are known, up to a root: else `validUntil` does not say when one of them ends. */
+  /** The authorities vouch for it: all that issued it are known, up to a root. Else `validUntil` does not say when one of them ends. */
   readonly knowsIssuers: boolean;
 }
 
@@ -62,11 +62,12 @@ export class ClientAuthorities {
    * Whom a certificate names that came with a connection, and for how long. `issuers`: what it was verified by, the last one
    * first. To read them takes longer than all the rest, so they are asked for where they are not known.
    */
-  clientOf(certificate: X509Certificate, issuers: () => readonly X509Certificate[]): CertifiedClient {
+  clientOf(shown: ShownCertificate, issuers: () => readonly X509Certificate[]): CertifiedClient {
     this.#lookAnew();
-    const { fingerprint256 } = certificate;
+    const { fingerprint256, raw } = shown;
     const known = this.#clients.get(fingerprint256);
     if (known?.knowsIssuers === true) return known;
+    const certificate = new X509Certificate(raw);
     let validUntil = this.#validUntil(certificate);
     if (validUntil === undefined) {
       // First, as the intermediates count for the time.
@@ -90,7 +91,9 @@ export class ClientAuthorities {
   remember(issuers: readonly X509Certificate[]): void {
     for (const intermediate of issuers) {
       const isKnown = this.#own.some((one) => isSame(one, intermediate)) || this.#seen.see(intermediate);
-      if (!isKnown && intermediate.ca && this.vouchFor(intermediate)) this.#seen.show(intermediate);
+      if (isKnown || !intermediate.ca) continue;
+      this.#lookAnew();
+      if (this.#validUntil(intermediate) !== undefined) this.#seen.show(intermediate);
     }
   }
 
@@ -132,11 +135,6 @@ export class ClientAuthorities {
     this.#revision = this.#seen.revision;
     this.#issuers = this.#followDown();
     this.#clients.clear();
-  }
-
-  vouchFor(certificate: X509Certificate): boolean {
-    this.#lookAnew();
-    return this.#validUntil(certificate) !== undefined;
   }
 }
 
