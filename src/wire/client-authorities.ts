@@ -18,12 +18,6 @@ export interface CertifiedClient {
   readonly knowsIssuers: boolean;
 }
 
-/** May issue certificates; `until`: as `validUntil` of what it issues. */
-interface Issuer {
-  readonly certificate: X509Certificate;
-  readonly until: number;
-}
-
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
  * verifies in a handshake only, so this follows its chains again: names, signatures, and who may be an authority. How
@@ -35,8 +29,8 @@ export class ClientAuthorities {
   readonly #seen: Intermediates;
   /** The revision of `#seen` that the tables are of. */
   #revision = 0;
-  /** Those that lead to a root, what lasts longest first. */
-  #issuers: readonly Issuer[] = [];
+  /** Those that lead to a root, and until when they and theirs are valid: what lasts longest first. */
+  #issuers: ReadonlyMap<X509Certificate, number> = new Map();
   /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
   readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });
 
@@ -99,8 +93,8 @@ export class ClientAuthorities {
 
   /** Until when the certificate and what issued it are valid, up to a root; undefined: no way that is known leads to one. */
   #validUntil(certificate: X509Certificate): number | undefined {
-    const issuer = this.#issuers.find((one) => isIssued(certificate, one.certificate));
-    return issuer && Math.min(endOf(certificate), issuer.until);
+    const found = this.#issuers.entries().find(([issuer]) => isIssued(certificate, issuer));
+    return found && Math.min(endOf(certificate), found[1]);
   }
 
   /**
@@ -108,20 +102,20 @@ export class ClientAuthorities {
    * the name of one that is known. Of several ways, as while an issuer is replaced, the one that lasts longest counts: what
    * lasts longest is followed first.
    */
-  #followDown(): readonly Issuer[] {
-    const issuers: Issuer[] = [];
-    const reached = this.#roots.map((certificate) => ({ certificate, until: endOf(certificate) }));
-    const left = new Set([...this.#own, ...this.#seen.values()].filter(({ ca }) => ca));
-    for (const root of this.#roots) left.delete(root);
+  #followDown(): ReadonlyMap<X509Certificate, number> {
+    const issuers = new Map<X509Certificate, number>();
+    const reached = this.#roots.map((root) => [root, endOf(root)] as const);
+    const all = [...this.#own, ...this.#seen.values()].filter(({ ca }) => ca);
+    const left = new Set(all).difference(new Set(this.#roots));
     for (;;) {
-      const next = reached.sort((one, other) => one.until - other.until).pop();
+      const next = reached.sort(([, one], [, other]) => one - other).pop();
       if (next === undefined) return issuers;
-      const { certificate, until } = next;
-      issuers.push(next);
+      const [issuer, until] = next;
+      issuers.set(issuer, until);
       for (const one of left) {
-        if (!isIssued(one, certificate)) continue;
+        if (!isIssued(one, issuer)) continue;
         left.delete(one);
-        reached.push({ certificate: one, until: Math.min(endOf(one), until) });
+        reached.push([one, Math.min(endOf(one), until)]);
       }
     }
   }
