@@ -179,10 +179,11 @@ function listenerOn(
     const certificate = verifiedCertificate(socket);
     if (certificate === undefined || authorities === undefined) return;
     const issuers = () => issuersOf(socket, maxChainLength);
-    const left = authorities.clientOf(certificate, issuers).validUntil - Date.now();
+    const { validUntil, knowsIssuers } = authorities.clientOf(certificate, issuers);
+    const left = validUntil - Date.now();
     const visit = visits.get(addressOf(socket));
     // A handshake may have begun with the authorities of before.
-    if (left <= 0 || visit === undefined || !authorities.vouchFor(certificate)) socket.destroy();
+    if (left <= 0 || visit === undefined || !knowsIssuers) socket.destroy();
     else visit.ends = systemClock.after(left, () => socket.destroy());
   }
 

@@ -1,3 +1,4 @@
+import { X509Certificate } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import type { MessageShape } from '@bufbuild/protobuf';
 import { createContextKey } from '@connectrpc/connect';
@@ -175,9 +176,9 @@ export const operatorKey = createContextKey<string>('unknown', { description: 'o
 
 export function operatorOf({ socket }: IncomingMessage): string {
   const address = addressText(socket.remoteAddress ?? 'unknown', socket.remotePort);
-  const { subjectAltName, subject = '' } = verifiedCertificate(socket) ?? {};
-  const identity =
-    verifiedIdentity(parseSubjectAltNames(subjectAltName ?? '')) ?? subject.replaceAll('\n', ', ');
+  const shown = verifiedCertificate(socket);
+  const { subjectAltName = '', subject = '' } = shown === undefined ? {} : new X509Certificate(shown.raw);
+  const identity = verifiedIdentity(parseSubjectAltNames(subjectAltName)) ?? subject.replaceAll('\n', ', ');
   return identity === '' ? address : `${identity} (${address})`;
 }
 

@@ -103,9 +103,10 @@ export class Quota {
     const { clock, events, limits } = this.#services;
     const newSessions = this.takenSessions();
     const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
-    this.#rate ??= new Rate(() => limits().changesPerSecond, clock.monotonic());
+    const now = clock.monotonic();
+    this.#rate ??= new Rate(() => limits().changesPerSecond, now);
     const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
-    const wait = this.#rate.spend(clock.monotonic(), cost);
+    const wait = this.#rate.spend(now, cost);
     if (this.#stream.isPaused) return;
     if (wait > 0) events.rejected('rate');
     else if (shown < muchShown && newSessions < manySessions) return;
@@ -178,9 +179,11 @@ export function excessOf(
   others: Iterable<Subscribed>,
   { maxSubscriptions, maxNamesLength = Number.POSITIVE_INFINITY }: StreamLimits,
 ): string | undefined {
-  const sets = new Set(own.selection.collections.map(({ parameters }) => parameters));
-  if (sets.size > maxParameterSets) {
-    return `wildcards and globs with ${sets.size} sets of dynamic parameters in one type: at most ${maxParameterSets} are accepted`;
+  const { collections } = own.selection;
+  const sets =
+    collections.length > maxParameterSets ? new Set(collections.map(({ parameters }) => parameters)).size : 0;
+  if (sets > maxParameterSets) {
+    return `wildcards and globs with ${sets} sets of dynamic parameters in one type: at most ${maxParameterSets} are accepted`;
   }
   let [count, length] = [0, 0];
   for (const { info, selection } of [own, ...others]) {

@@ -265,7 +265,7 @@ export class SendOrder {
     | undefined;
   #routesWait = false;
   /** What was known when the removals that a type has deferred were looked at: none of them goes before `until`. */
-  readonly #looked = new WeakMap<OrderedType, { heard: number; grace: number; until: number }>();
+  #looked: WeakMap<OrderedType, { heard: number; grace: number; until: number }> | undefined;
   /**
    * Delta: the EDS items of clusters that were sent to a client that came back, until it asks for endpoints or has answered
    * the clusters (protocol §10.1).
@@ -454,7 +454,7 @@ export class SendOrder {
 
   /** All that it has deferred stays, as when it was looked at: it may be thousands, and each ACK and update asks. */
   #keepsAll(type: OrderedType): boolean {
-    const { heard, grace, until = 0 } = this.#looked.get(type) ?? {};
+    const { heard, grace, until = 0 } = this.#looked?.get(type) ?? {};
     const isKnown = heard === this.conversation.heard && grace === this.#stream.removalGraceMilliseconds;
     if (!isKnown || until <= this.#clock.monotonic() || type.subscription?.pending === true) return false;
     this.#wakeAt(until);
@@ -471,7 +471,7 @@ export class SendOrder {
 
   /** All but the removals that are deferred. */
   #sendBut(type: OrderedType, defersAll: boolean): boolean {
-    this.#looked.delete(type);
+    this.#looked?.delete(type);
     if (defersAll) return this.#stream.send(type, defersEverything);
     const grace = this.#stream.removalGraceMilliseconds;
     const by = referring.get(type.info.short);
@@ -499,6 +499,7 @@ export class SendOrder {
     });
     if (earliest < Number.POSITIVE_INFINITY) {
       this.#wakeAt(earliest);
+      this.#looked ??= new WeakMap();
       this.#looked.set(type, { heard: conversation.heard, grace, until: earliest });
     }
     if (sent && overdue.length > 0) this.#stream.overdue(type, 'removal', overdue);

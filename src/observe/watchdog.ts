@@ -14,6 +14,8 @@ export const ticks = {
   replaced: 10,
   /** The process aborts: `watchdog.timeout`. */
   aborted: 30,
+  /** The primary ends a worker that does not listen yet: on a busy machine a start takes long. */
+  listens: 60,
 } as const;
 
 /** Milliseconds; undefined: nobody watches. A process with an open debugger (--inspect) may stand still on purpose. */

@@ -39,8 +39,8 @@ export class Canaries {
 
   /** For the streams of this process. A worker asks `sideBy` (workers/reporters.ts), which knows what `named` says. */
   sideOf(client: Omit<SidedClient, 'address'>): Side {
-    const { nodeKey, classKey } = client;
     if (this.waves.length === 0) return 'released';
+    const { nodeKey, classKey } = client;
     if (this.#elected.has(nodeKey) || this.#expected.has(nodeKey)) return 'canary';
     if (this.open?.has(classKey) === false) return this.#members.has(nodeKey) ? 'canary' : 'released';
     return isInWaves(this.waves, this.reached.get(classKey), client) ? 'canary' : 'released';

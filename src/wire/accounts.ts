@@ -343,9 +343,10 @@ export class Account implements Payer {
   }
 
   /** So many milliseconds of work on its behalf are done, now by the clock's monotonic time. */
-  spent(milliseconds: number, now = this.#clock.monotonic()): void {
+  spent(milliseconds: number, at?: number): void {
     const { turn } = this.#accounts;
     if (turn !== this.#turn) {
+      const now = at ?? this.#clock.monotonic();
       this.#turn = turn;
       this.#workInTurn = 0;
       this.#recover(now);

@@ -1,6 +1,6 @@
-import type { X509Certificate } from 'node:crypto';
+import { X509Certificate } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import { parseSubjectAltNames, type SubjectAltNames } from './peer.ts';
+import { parseSubjectAltNames, type ShownCertificate, type SubjectAltNames } from './peer.ts';
 import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
 
@@ -14,13 +14,13 @@ export interface CertifiedClient {
   readonly names: SubjectAltNames;
   /** Milliseconds since the epoch: until when the certificate and what issued it are valid. */
   readonly validUntil: number;
-  /** All that issued it are known, up to a root: else `validUntil` does not say when one of them ends. */
+  /** The authorities vouch for it: all that issued it are known, up to a root. Else `validUntil` does not say when one of them ends. */
   readonly knowsIssuers: boolean;
 }
 
 /**
  * Whether the authorities of a listener still vouch for a certificate that was verified before they changed. OpenSSL
- * verifies in a handshake only, so this follows the chain again: names, signatures, and who may be an authority. How
+ * verifies in a handshake only, so this follows its chains again: names, signatures, and who may be an authority. How
  * long it is valid is `validUntil`: a resumed TLS session was verified when it began (ADR 70).
  */
 export class ClientAuthorities {
@@ -29,8 +29,8 @@ export class ClientAuthorities {
   readonly #seen: Intermediates;
   /** The revision of `#seen` that the tables are of. */
   #revision = 0;
-  /** Of issuers, by fingerprint: until when they and theirs are valid; undefined: none leads to a root, or that is worked out. */
-  readonly #ends = new Map<string, number | undefined>();
+  /** Those that lead to a root, and until when they and theirs are valid: what lasts longest first. */
+  #issuers: ReadonlyMap<X509Certificate, number> = new Map();
   /** By fingerprint: a fleet that comes back brings the same certificates, and to read one takes longer than to find it. */
   readonly #clients = new LRUCache<string, CertifiedClient>({ max: maxKnown });
 
@@ -56,21 +56,22 @@ export class ClientAuthorities {
    * Whom a certificate names that came with a connection, and for how long. `issuers`: what it was verified by, the last one
    * first. To read them takes longer than all the rest, so they are asked for where they are not known.
    */
-  clientOf(certificate: X509Certificate, issuers: () => readonly X509Certificate[]): CertifiedClient {
+  clientOf(shown: ShownCertificate, issuers: () => readonly X509Certificate[]): CertifiedClient {
     this.#lookAnew();
-    const { fingerprint256 } = certificate;
+    const { fingerprint256, raw } = shown;
     const known = this.#clients.get(fingerprint256);
     if (known?.knowsIssuers === true) return known;
-    let validUntil = this.#validUntil(certificate, 0);
+    const certificate = new X509Certificate(raw);
+    let validUntil = this.#validUntil(certificate);
     if (validUntil === undefined) {
       // First, as the intermediates count for the time.
       this.remember(issuers());
       this.#lookAnew();
-      validUntil = this.#validUntil(certificate, 0);
+      validUntil = this.#validUntil(certificate);
     }
     const client = {
       names: parseSubjectAltNames(certificate.subjectAltName ?? ''),
-      validUntil: validUntil ?? certificate.validToDate.getTime(),
+      validUntil: validUntil ?? endOf(certificate),
       knowsIssuers: validUntil !== undefined,
     };
     this.#clients.set(fingerprint256, client);
@@ -84,38 +85,39 @@ export class ClientAuthorities {
   remember(issuers: readonly X509Certificate[]): void {
     for (const intermediate of issuers) {
       const isKnown = this.#own.some((one) => isSame(one, intermediate)) || this.#seen.see(intermediate);
-      if (!isKnown && intermediate.ca && this.vouchFor(intermediate)) this.#seen.show(intermediate);
+      if (isKnown || !intermediate.ca) continue;
+      this.#lookAnew();
+      if (this.#validUntil(intermediate) !== undefined) this.#seen.show(intermediate);
     }
+  }
+
+  /** Until when the certificate and what issued it are valid, up to a root; undefined: no way that is known leads to one. */
+  #validUntil(certificate: X509Certificate): number | undefined {
+    const found = this.#issuers.entries().find(([issuer]) => isIssued(certificate, issuer));
+    return found && Math.min(endOf(certificate), found[1]);
   }
 
   /**
-   * Until when the certificate and what issued it are valid, up to a root; undefined: no way that is known leads to one. By
-   * signatures: another issuer may have the name of one that is known. Of several ways, as while an issuer is replaced, the
-   * one that lasts longest counts.
+   * From the roots down, so that authorities that issued each other are no circle. By signatures: another issuer may have
+   * the name of one that is known. Of several ways, as while an issuer is replaced, the one that lasts longest counts: what
+   * lasts longest is followed first.
    */
-  #validUntil(certificate: X509Certificate, depth: number): number | undefined {
-    const own = certificate.validToDate.getTime();
-    if (this.#roots.some((root) => isSame(root, certificate))) return own;
-    if (depth > maxChainLength) return undefined;
-    let issuers: number | undefined;
-    for (const issuer of [...this.#own, ...this.#seen.values()]) {
-      if (issuers !== undefined && issuers >= own) break;
-      const mayIssue = issuer.ca || this.#roots.includes(issuer);
-      const until = mayIssue && isIssued(certificate, issuer) ? this.#until(issuer, depth) : undefined;
-      if (until !== undefined) issuers = Math.max(issuers ?? 0, until);
+  #followDown(): ReadonlyMap<X509Certificate, number> {
+    const issuers = new Map<X509Certificate, number>();
+    const reached = this.#roots.map((root) => [root, endOf(root)] as const);
+    const all = [...this.#own, ...this.#seen.values()].filter(({ ca }) => ca);
+    const left = new Set(all).difference(new Set(this.#roots));
+    for (;;) {
+      const next = reached.sort(([, one], [, other]) => one - other).pop();
+      if (next === undefined) return issuers;
+      const [issuer, until] = next;
+      issuers.set(issuer, until);
+      for (const one of left) {
+        if (!isIssued(one, issuer)) continue;
+        left.delete(one);
+        reached.push([one, Math.min(endOf(one), until)]);
+      }
     }
-    return issuers === undefined ? undefined : Math.min(own, issuers);
-  }
-
-  /** Of an issuer: worked out once. */
-  #until(issuer: X509Certificate, depth: number): number | undefined {
-    const { fingerprint256 } = issuer;
-    if (this.#ends.has(fingerprint256)) return this.#ends.get(fingerprint256);
-    // While its own chain is followed: two certificates may have issued each other.
-    this.#ends.set(fingerprint256, undefined);
-    const until = this.#validUntil(issuer, depth + 1);
-    this.#ends.set(fingerprint256, until);
-    return until;
   }
 
   /** Others add to what was seen. */
@@ -125,19 +127,22 @@ export class ClientAuthorities {
 
   #forget(): void {
     this.#revision = this.#seen.revision;
-    this.#ends.clear();
+    this.#issuers = this.#followDown();
     this.#clients.clear();
   }
-
-  vouchFor(certificate: X509Certificate): boolean {
-    this.#lookAnew();
-    return this.#validUntil(certificate, 0) !== undefined;
-  }
 }
+
+const endOf = ({ validToDate }: X509Certificate): number => validToDate.getTime();
 
 const isSame = (one: X509Certificate, other: X509Certificate): boolean =>
   one.fingerprint256 === other.fingerprint256;
 
+/** To verify a signature takes longer than all the rest, and the same authorities are looked at again and again. */
+const verified = new WeakMap<X509Certificate, X509Certificate>();
+
 function isIssued(certificate: X509Certificate, issuer: X509Certificate): boolean {
-  return certificate.checkIssued(issuer) && certificate.verify(issuer.publicKey);
+  if (verified.get(certificate) === issuer) return true;
+  if (!certificate.checkIssued(issuer) || !certificate.verify(issuer.publicKey)) return false;
+  verified.set(certificate, issuer);
+  return true;
 }

@@ -1,4 +1,3 @@
-import type { X509Certificate } from 'node:crypto';
 import { constants, type Http2Server } from 'node:http2';
 import type { Server, Socket } from 'node:net';
 import { LRUCache } from 'lru-cache';
@@ -22,6 +21,7 @@ import {
   isResumed,
   issuersOf,
   nobody,
+  type ShownCertificate,
   verifiedCertificate,
 } from './peer.ts';
 import type { Peer, RefusedReason, ServerStream } from './server-stream.ts';
@@ -135,12 +135,11 @@ export class ClientConnections {
   #lastRoomMadeAt = 0;
 
   /**
-   * `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves. `resumes`: whether its TLS
-   * session may be resumed.
+   * `listener` accepts; what is admitted is handed on, to servers that listen nowhere themselves.
    */
   constructor(
     listener: Server,
-    handOn: (socket: Socket, resumes: boolean) => void,
+    handOn: (socket: Socket) => void,
     unixPath: string | undefined,
     clock: Clock,
     options: ListenerOptions,
@@ -162,8 +161,7 @@ export class ClientConnections {
     this.#authorities = tls?.ca && new ClientAuthorities(tls.ca, tls.sessions?.intermediates);
     listener.on('connection', (socket) => {
       const arrival = this.#accepted(socket);
-      if (arrival !== undefined)
-        this.#inTurn(socket, arrival.account, () => handOn(socket, this.#mayResume(socket)));
+      if (arrival !== undefined) this.#inTurn(socket, arrival.account, () => handOn(socket));
     });
     this.#checks = new Sweep(clock, idleCheckMs, () => {
       this.#endIdle(idleTimeoutMs);
@@ -234,7 +232,7 @@ export class ClientConnections {
       ([session, connection]) => {
         const { certificate } = connection;
         // A client without one stays: it got nothing by a certificate.
-        if (certificate !== undefined && !authorities.vouchFor(certificate)) {
+        if (certificate !== undefined && !authorities.clientOf(certificate, () => []).knowsIssuers) {
           ended++;
           this.#retire(session, connection, authorityRemoved, 0);
         }
@@ -341,11 +339,11 @@ export class ClientConnections {
    * What a certificate says of its client; undefined: a connection with it is not taken. A resumed TLS session began when
    * its certificate was valid, and a handshake with the authorities of its time.
    */
-  #acceptedClient(certificate: X509Certificate, socket: Socket | undefined): CertifiedClient | undefined {
+  #acceptedClient(certificate: ShownCertificate, socket: Socket | undefined): CertifiedClient | undefined {
     const authorities = this.#authorities;
     const isReplaced = this.#clock.monotonic() < this.#handshakesUntil;
     const client = authorities?.clientOf(certificate, () => issuersOf(socket, maxChainLength));
-    if (client === undefined || (isReplaced && !authorities?.vouchFor(certificate))) return undefined;
+    if (client === undefined || (isReplaced && !client.knowsIssuers)) return undefined;
     if (isResumed(socket) && !client.knowsIssuers) {
       // One of them may have ended. In a full handshake the client shows them.
       this.#options.refused?.('certificate_unknown_issuer');
@@ -361,7 +359,8 @@ export class ClientConnections {
     this.#fresh.set(this.#unixPath ?? remoteAddress ?? '', true);
   }
 
-  #mayResume({ remoteAddress }: Socket): boolean {
+  /** Whether its TLS session may be resumed. */
+  mayResume({ remoteAddress }: Socket): boolean {
     return !this.#fresh.has(this.#unixPath ?? remoteAddress ?? '');
   }
 
@@ -509,7 +508,7 @@ export class ClientConnection implements Peer {
   }
 
   /** Verified, and read anew for each call. */
-  get certificate(): X509Certificate | undefined {
+  get certificate(): ShownCertificate | undefined {
     return verifiedCertificate(this.#socket);
   }
 

@@ -27,7 +27,7 @@ import { largestPiece, sessionOptions, unixWindow } from './http2-settings.ts';
 import { Listener, listen } from './listener.ts';
 import { explainError, ignoreError } from './node-error.ts';
 import { draining } from './refusal.ts';
-import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-stream.ts';
+import type { FaultReason, ServerStream, StreamHandler } from './server-stream.ts';
 import { VIA_HEADER } from './via.ts';
 
 export interface GrpcServerOptions extends ListenerOptions {
@@ -66,7 +66,7 @@ interface Unread extends Gatherer {
 export class GrpcServer extends Listener {
   readonly #options: GrpcServerOptions;
   readonly #http2: Http2Server;
-  readonly #streams = new Map<Http2ServerStream, ClientConnection>();
+  readonly #streams = new Set<Http2ServerStream>();
   /** While it drains: no hot call is open any more. */
   #whenIdle: (() => void) | undefined;
   /** What they have received meanwhile: a client may send as much as its window allows. */
@@ -113,7 +113,7 @@ export class GrpcServer extends Listener {
   /** Streams one by one. */
   protected override async end(milliseconds: number): Promise<void> {
     const { auxiliary, random = systemRandom } = this.#options;
-    const ending = spread(this.#streams.keys(), milliseconds * drainShare, this.clock, random, (stream) =>
+    const ending = spread(this.#streams, milliseconds * drainShare, this.clock, random, (stream) =>
       stream.end(draining.status),
     );
     if (this.#streams.size > 0)
@@ -127,10 +127,10 @@ export class GrpcServer extends Listener {
 
   /** For Http2ServerStream. */
   closed(stream: Http2ServerStream): void {
-    const connection = this.#streams.get(stream);
-    connection?.calls?.delete(stream);
-    connection?.closed(stream.headerBytes);
-    this.#streams.delete(stream);
+    // It was refused.
+    if (!this.#streams.delete(stream)) return;
+    stream.peer.calls?.delete(stream);
+    stream.peer.closed(stream.headerBytes);
     if (this.#streams.size === 0) this.#whenIdle?.();
   }
 
@@ -144,11 +144,6 @@ export class GrpcServer extends Listener {
   readsOn(unread: Unread): void {
     this.#unread.get(unread)?.release();
     this.#unread.delete(unread);
-  }
-
-  /** What a stream brought has to wait for its peer's turn. */
-  unserved(stream: Http2ServerStream): void {
-    this.#streams.get(stream)?.unserved();
   }
 
   #onStream(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, rawHeaders: readonly string[]): void {
@@ -234,7 +229,7 @@ export class GrpcServer extends Listener {
     } else if (typeof accepted === 'function') {
       const call = new Http2ServerStream(stream, headers, connection, this);
       if (!this.#opens(stream, connection, call.headerBytes)) return;
-      this.#streams.set(call, connection);
+      this.#streams.add(call);
       connection.calls?.add(call);
       call.open(accepted);
     } else {
@@ -257,7 +252,7 @@ const noHeaders = {};
  */
 class Http2ServerStream implements ServerStream, MessageSink, Unread {
   readonly path: string;
-  readonly peer: Peer;
+  readonly peer: ClientConnection;
   /** Of those that are kept as long as the stream: by Node the authority and the scheme, which may be as long. */
   readonly headerBytes: number;
   readonly #stream: ServerHttp2Stream;
@@ -281,7 +276,12 @@ class Http2ServerStream implements ServerStream, MessageSink, Unread {
   /** Set by the first `end`. */
   #status: GrpcStatus | undefined;
 
-  constructor(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, peer: Peer, owner: GrpcServer) {
+  constructor(
+    stream: ServerHttp2Stream,
+    headers: IncomingHttpHeaders,
+    peer: ClientConnection,
+    owner: GrpcServer,
+  ) {
     this.path = headers[':path'] ?? '';
     this.peer = peer;
     this.#stream = stream;
@@ -392,7 +392,7 @@ class Http2ServerStream implements ServerStream, MessageSink, Unread {
   #waitForTurn(): void {
     if (this.#waiting !== undefined || this.#status !== undefined) return;
     this.#stopReading();
-    this.#owner.unserved(this);
+    this.peer.unserved();
     this.#waitingSince = this.#owner.clock.monotonic();
     this.#waiting = this.peer.account.wait(() => {
       this.#waitedMilliseconds = this.waitedMilliseconds;

@@ -97,7 +97,7 @@ export abstract class Listener {
       );
     this.clients = new ClientConnections(
       this.#server,
-      (socket, resumes) => this.#admitted(socket, resumes),
+      (socket) => this.#admitted(socket),
       at.kind === 'unix' ? at.path : undefined,
       clock,
       options,
@@ -226,9 +226,9 @@ export abstract class Listener {
     this.#report(handshakeFailed, why, peer);
   }
 
-  #admitted(socket: Socket, resumes: boolean): void {
+  #admitted(socket: Socket): void {
     if (this.#tls === undefined) this.connected(socket, undefined);
-    else this.#tls.accept(socket, resumes);
+    else this.#tls.accept(socket, this.clients.mayResume(socket));
   }
 }
 

@@ -81,15 +81,20 @@ export function parseSubjectAltNames(text: string): SubjectAltNames {
   return { uriSans, dnsSans };
 }
 
+/** As a client has shown it: whether it is known is asked with each connection, and to parse it takes longer. */
+export type ShownCertificate = Pick<X509Certificate, 'fingerprint256' | 'raw'>;
+
 /**
- * Read anew for each call; undefined without TLS, where it proves nothing, and where the connection is over. Not by
- * `getPeerX509Certificate()`: in a server, Node loses the memory of each certificate that a client has shown behind its own
- * (nodejs/node#65579), and a client may show a hundred with each handshake.
+ * Read anew for each call; undefined without TLS, where it proves nothing, and where the connection is over. After a full
+ * handshake not by `getPeerX509Certificate()`, which takes a tenth of the time: in a server, Node loses the memory of each
+ * certificate that a client has shown behind its own (nodejs/node#65579), and a client may show a hundred. A ticket has none.
  */
-export function verifiedCertificate(socket: Socket | undefined): X509Certificate | undefined {
+export function verifiedCertificate(socket: Socket | undefined): ShownCertificate | undefined {
   if (!(socket instanceof TLSSocket) || !socket.authorized) return undefined;
+  if (socket.isSessionReused()) return socket.getPeerX509Certificate();
   const shown: Partial<PeerCertificate> | null = socket.getPeerCertificate();
-  return shown?.raw && new X509Certificate(shown.raw);
+  if (shown?.raw === undefined || shown.fingerprint256 === undefined) return undefined;
+  return { fingerprint256: shown.fingerprint256, raw: shown.raw };
 }
 
 /** At most so many of those that issued its certificate, the last one first: its client has shown them, or they are known. */

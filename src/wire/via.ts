@@ -147,6 +147,7 @@ export class LoopDetection {
    * there, so neither would see the loop without what is remembered here.
    */
   streamEnded(stream: AnnouncingStream): void {
+    if (stream.header(VIA_HEADER) === undefined) return;
     this.#streams.delete(stream);
     const until = this.#clock.monotonic() + rememberedMs;
     for (const path of this.#below(stream)) {
@@ -162,7 +163,8 @@ export class LoopDetection {
    * soon.
    */
   streamAccepted(stream: AnnouncingStream): void {
-    if (stream.header(VIA_HEADER) !== undefined) this.#streams.add(stream);
+    if (stream.header(VIA_HEADER) === undefined) return;
+    this.#streams.add(stream);
     const paths = this.#below(stream);
     if (paths.length === 0 || this.#timer !== undefined) return;
     if (!announcesMore(this.#announced, formatVia(this.relayId, paths, this.#longest))) return;

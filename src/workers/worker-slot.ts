@@ -74,8 +74,8 @@ interface Running {
   readonly kind: 'running';
   readonly process: WorkerProcess;
   addresses: ClientListeners['addresses'];
-  /** Ticks without a word from it; undefined: it has not said that it turns yet. */
-  silent?: number | undefined;
+  /** Ticks until it is killed, if it says nothing. */
+  left: number;
   /** Why it cannot go on, as it has said itself. */
   failure?: string | undefined;
 }
@@ -164,22 +164,22 @@ export class WorkerSlot {
     const { clock, fork, opening } = this.#options;
     this.#startedAt = clock.monotonic();
     const process = fork(this);
-    const running: Running = { kind: 'running', process, addresses: [] };
+    const running: Running = { kind: 'running', process, addresses: [], left: ticks.listens };
     this.#state = running;
     for (const message of opening()) process.send(message);
     this.#watch(running);
   }
 
-  /** Ends a process whose event loop stands still: it hears no other signal than SIGKILL. */
+  /** Ends a process that does not begin to listen, or whose event loop stands still: it hears no other signal than SIGKILL. */
   #watch(running: Running): void {
     const { clock, tickMs } = this.#options;
     if (tickMs === undefined) return;
     clock.after(tickMs, () => {
       if (this.#state !== running) return;
-      if (running.silent !== undefined) {
-        running.silent = running.process.isSuspended() ? 0 : running.silent + 1;
-        if (running.silent === ticks.replaced) running.process.kill();
-      }
+      // The start of the relay waits for one that does not listen yet.
+      const mayStand = running.addresses.length > 0 && running.process.isSuspended();
+      running.left = mayStand ? ticks.replaced : running.left - 1;
+      if (running.left === 0) running.process.kill();
       this.#watch(running);
     });
   }
@@ -199,7 +199,7 @@ export class WorkerSlot {
         this.#options.changed();
         return;
       case 'turned':
-        this.#state.silent = 0;
+        this.#state.left = ticks.replaced;
         return;
       case 'canary_report':
         this.report = message;
@@ -219,9 +219,11 @@ export class WorkerSlot {
   ended(signal: string): void {
     const { clock, log, ended, changed, restarted, tickMs = 0 } = this.#options;
     if (this.#state.kind !== 'running') return;
-    const { process, addresses, silent = 0, failure } = this.#state;
-    const stood = `its event loop was blocked for ${(tickMs * ticks.replaced) / 1000} s`;
-    const how = silent >= ticks.replaced ? stood : signal;
+    const { process, addresses, left, failure } = this.#state;
+    const listened = addresses.length > 0;
+    const seconds = (tickMs * (listened ? ticks.replaced : ticks.listens)) / 1000;
+    const silence = listened ? 'its event loop was blocked' : 'nothing was heard of it';
+    const how = left > 0 ? signal : `${silence} for ${seconds} s`;
     const { series, report } = this;
     this.series = [];
     this.load = NO_LOAD;
@@ -232,7 +234,7 @@ export class WorkerSlot {
       this.#onEnded?.();
       return;
     }
-    this.lastError = failure ?? (addresses.length > 0 ? how : `${how}, before it listened`);
+    this.lastError = failure ?? (listened ? how : `${how}, before it listened`);
     if (clock.monotonic() - this.#startedAt >= stableAfterMs) this.#backoff.reset();
     const wait = this.#backoff.next();
     log.error('a worker has exited: another one replaces it', {
@@ -248,7 +250,7 @@ export class WorkerSlot {
     });
     this.#state = { kind: 'waiting', timer };
     changed();
-    ended(series, addresses.length > 0, report);
+    ended(series, listened, report);
   }
 }
 

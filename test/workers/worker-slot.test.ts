@@ -143,7 +143,7 @@ describe('a worker slot', () => {
   it('one whose event loop stands still for ten ticks is killed, and replaced', () => {
     const { clock, processes, slot, last } = start();
     last().handler.message(listening);
-    clock.advance(60_000); // it has not said yet that it turns
+    clock.advance(59_000); // it has not said yet that it turns
     expect(last().killed).to.equal(false);
     last().handler.message({ kind: 'turned' });
     clock.advance(9000);
@@ -159,8 +159,25 @@ describe('a worker slot', () => {
     expect(processes.length).to.equal(2);
   });
 
+  it('one that does not listen within sixty ticks of its start is killed, suspended or not, and the reason says so', () => {
+    for (const suspended of [false, true]) {
+      const { clock, processes, slot, last } = start();
+      last().suspended = suspended;
+      clock.advance(59_000);
+      expect(last().killed).to.equal(false);
+      clock.advance(1000);
+      expect([last().killed, slot.lastError]).to.deep.equal([
+        true,
+        'nothing was heard of it for 60 s, before it listened',
+      ]);
+      clock.advance(200);
+      expect(processes.length).to.equal(2);
+    }
+  });
+
   it('one that is suspended for longer is not', () => {
     const { clock, last } = start();
+    last().handler.message(listening);
     last().handler.message({ kind: 'turned' });
     clock.advance(9000);
     last().suspended = true;
