@@ -6,10 +6,21 @@ import type { Payload, Variant } from '../model/resource.ts';
 import { entryId, itemId, spellingOf } from '../model/selection.ts';
 import type { ChangedVariant, Encoding, ResendItems } from '../model/subscription.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { type Item, nameOf, sentName, valueAt } from './item.ts';
-import { answeredIn, Coverage, itemsOf } from './position.ts';
-import { onceAtHead, type RetainedResource, type SentResponse } from './shared-responses.ts';
+import type { Claims } from './claims.ts';
+import { type Item, nameOf, sentName } from './item.ts';
+import { answeredIn, Coverage, itemsOf, type Position, valueIn } from './position.ts';
+import {
+  type Has,
+  isDeferred,
+  isResource,
+  type Overlay,
+  onceAtHead,
+  type RetainedResource,
+  type SentResponse,
+} from './shared-responses.ts';
 import type { View } from './view.ts';
+
+const none: readonly never[] = [];
 
 /** What changed of one item, for one subscriber. */
 export interface Change {
@@ -21,6 +32,8 @@ export interface Change {
   readonly clientVersion: string | undefined;
   /** To be sent even if it has it. */
   readonly resend: boolean;
+  /** What it has that its position does not say. */
+  readonly has: Has | undefined;
 }
 
 /** As in `ChangedVariant`. A version that is empty is that of no resource. */
@@ -76,69 +89,94 @@ export function sameSuffix(claimed: string, deltaVersion: string): boolean {
   return claimed.includes('@') && contentHash({ deltaVersion: claimed }) === contentHash({ deltaVersion });
 }
 
-/** What comes back while its removal is deferred the client has, though its position says that it has gone. */
-export function comingBack(
-  changes: Iterable<Change>,
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-  timersAt: number,
-): Iterable<Change> {
-  return deferred === undefined
-    ? changes
-    : Iterator.from(changes).map((one) => withDeferred(one, deferred, timersAt));
-}
-
 /** The client's own timer has ended it. */
 export const hasExpired = ({ ttl }: Variant, timersAt: number): boolean =>
   ttl !== undefined && ttl.deadline <= timersAt;
 
-function withDeferred(
-  change: Change,
-  deferred: ReadonlyMap<string, RetainedResource>,
-  timersAt: number,
-): Change {
-  const kept = isVariant(change.now) ? deferred.get(change.item.id) : undefined;
-  if (kept === undefined || hasExpired(kept.variant, timersAt)) return change;
-  const { variant, mayBeDropped = false } = kept;
-  const resend = change.resend || mayBeDropped;
-  // Of what it has from an earlier stream it has said no more than its version.
-  if (variant.payload === undefined)
-    return { ...change, lastSent: undefined, clientVersion: variant.deltaVersion, resend };
-  return { ...change, lastSent: variant, resend };
-}
-
-/** With these, of a response that was rejected whole: the client has what it had before. */
-export function withDoubts(
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-  rejected: readonly RetainedResource[],
-): ReadonlyMap<string, RetainedResource> | undefined {
+/** With these, of a response that was rejected whole: of what was kept meanwhile the client has what it had before. */
+export function withDoubts(overlay: Overlay, rejected: readonly RetainedResource[]): Overlay {
   const doubtful = rejected.flatMap(({ item: { id }, variant }) => {
-    const kept = deferred?.get(id);
-    const isKept = kept !== undefined && sameVariant(kept.variant, variant);
-    return isKept ? [[id, { ...kept, mayBeDropped: true }] as const] : [];
+    const kept = overlay.get(id);
+    const isKept = kept !== undefined && isDeferred(kept) && isResource(kept);
+    return isKept && sameVariant(kept.variant, variant)
+      ? [[id, { ...kept, mayBeDropped: true }] as const]
+      : [];
   });
-  return doubtful.length === 0 ? deferred : new Map([...(deferred ?? []), ...doubtful]);
+  return doubtful.length === 0 ? overlay : new Map([...overlay, ...doubtful]);
 }
 
-/** The changes of a view since a revision (-1: all of it), and the items that must be resent. */
-export function* changesSince(
-  view: View,
-  from: number,
-  resend: ReadonlySet<string> | undefined,
-): Iterable<Change> {
-  const items = from < 0 ? view.items.values() : view.changedSince(from);
-  for (const item of items) {
-    yield changeOf(item, from, resend?.has(item.id) === true);
+/** Where a client stands, and what it is sent besides what has changed since. */
+export interface Stand {
+  readonly view: View;
+  /** Undefined: it was sent nothing yet. */
+  readonly position: Position | undefined;
+  /** What it has that the position does not say, by the ids of items of the view. */
+  readonly overlay: Overlay | undefined;
+  readonly claims: Pick<Claims, 'versionOf'> | undefined;
+  /** What is sent again: shared with others, and for it alone. */
+  readonly again: readonly (Pick<ReadonlySet<string>, 'has' | 'keys'> | undefined)[];
+  /** What was to live until then its own timers have ended. */
+  readonly timersAt: number;
+  /** All items are looked at: it is not only about what has changed. */
+  readonly allItems: boolean;
+}
+
+/** Who gets all of a view. */
+export const newcomer = (view: View): Stand => ({
+  view,
+  position: undefined,
+  overlay: undefined,
+  claims: undefined,
+  again: none,
+  timersAt: Number.NEGATIVE_INFINITY,
+  allItems: true,
+});
+
+/** What the head is for a client: of each item that it may be news of, once. */
+export function* changesOf(stand: Stand): Iterable<Change> {
+  const { view, position, overlay, again, allItems } = stand;
+  const isWithheld = allItems ? position?.withheld() : undefined;
+  const from = position?.revision ?? -1;
+  for (const item of allItems ? view.items.values() : view.changedSince(from))
+    yield changeOf(stand, item, item.last.value, isWithheld);
+  if (!allItems) {
+    const besides = new Set([...again, overlay].flatMap((ids) => [...(ids?.keys() ?? none)]));
+    for (const id of besides) {
+      const item = view.items.get(id);
+      if (item !== undefined && item.last.revision <= from) yield changeOf(stand, item, item.last.value);
+    }
   }
-  if (resend === undefined || from < 0) return;
-  for (const id of resend) {
-    const item = view.items.get(id);
-    if (item !== undefined && item.last.revision <= from) yield changeOf(item, from, true);
+  if (overlay === undefined) return;
+  const coverage = new Coverage(view);
+  for (const [id, has] of overlay) {
+    const now = view.items.has(id) ? undefined : valueIn(view, has, coverage);
+    if (now !== undefined) yield changeOf(stand, has.item, now);
   }
 }
 
-function changeOf(item: Item, from: number, resend: boolean): Change {
-  const lastSent = from < 0 ? undefined : valueAt(item, from);
-  return { item, now: item.last.value, lastSent, clientVersion: undefined, resend };
+function changeOf(
+  { view, position, overlay, claims, again, timersAt }: Stand,
+  item: Item,
+  now: Value,
+  isWithheld?: (id: string) => boolean,
+): Change {
+  const { id, spelling } = item;
+  const has = overlay?.get(id);
+  const lastSent = has?.variant ?? position?.lastSentOf(item, view);
+  const change = {
+    item,
+    now,
+    lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
+    clientVersion: claims?.versionOf(spelling),
+    resend: has?.mayBeDropped === true || again.some((ids) => ids?.has(id) === true),
+    has,
+  };
+  // What comes back while its removal is deferred.
+  if (has === undefined || !isVariant(now) || !isDeferred(has) || !isResource(has)) return change;
+  if (hasExpired(has.variant, timersAt)) return { ...change, lastSent: 'absent' };
+  // Of what it has from an earlier stream it has said no more than its version.
+  if (has.variant.payload !== undefined) return change;
+  return { ...change, lastSent: undefined, clientVersion: has.variant.deltaVersion };
 }
 
 const shown = onceAtHead(() => new WeakMap<ResendItems, ResendItems>());
@@ -230,7 +268,7 @@ export function changeToResend(
   // The selection may have changed since: then another item stands for the same resource.
   const item = view.items.get(rejected.id);
   const now = item?.last.value;
-  const shared = { clientVersion: undefined, resend: true };
+  const shared = { clientVersion: undefined, resend: true, has: undefined };
   if (item !== undefined && isVariant(now)) {
     if (!isStill(shown, now) || !isStill(lastSent, now)) return undefined;
     return { item, now, lastSent: removed ?? lastSent, ...shared };

@@ -17,13 +17,19 @@ import {
 } from '../wire/responses.ts';
 import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix, updatedBy } from './changes.ts';
 import { type Item, isConstrained, nameOf, sentName, withoutBody } from './item.ts';
-import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
+import { type NamedRemoval, OtherParameterSets } from './position.ts';
 import {
   type Composed,
   type EncodedResponse,
+  type Has,
+  isDeferred,
+  isResource,
+  type Overlay,
   onceAtHead,
+  overlayOf,
   type ResponseHeader,
   type RetainedResource,
+  sameOr,
 } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -47,8 +53,12 @@ export interface CompositionInput {
   readonly outstanding: () => ReadonlyMap<string, RetainedResource>;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
-  /** What earlier responses deferred; it goes now unless it is deferred again. */
-  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  /** Whether it waits for what is unknown. */
+  readonly waits: (removed: RetainedResource) => boolean;
+  /** What the subscriber has besides: what earlier responses deferred goes now unless it is deferred again. */
+  readonly overlay: Overlay | undefined;
+  /** The absences that it was told and others were not, once this response is sent. */
+  readonly told: (isUnknownAgain: boolean) => Iterable<readonly [string, Has]>;
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
   readonly firstResponseDue: boolean;
   /** Delta: what must be in the response as removed, unless a resource of that name is in it. */
@@ -60,7 +70,7 @@ export const retryInput = (input: CompositionInput): CompositionInput => ({
   ...input,
   headAt: undefined,
   errorsSentUpTo: undefined,
-  deferredRemovals: undefined,
+  overlay: undefined,
   firstResponseDue: false,
 });
 
@@ -68,18 +78,16 @@ export const retryInput = (input: CompositionInput): CompositionInput => ({
 export function composeDelta(input: CompositionInput, changes: Iterable<Change>): Composed {
   const content = new ResponseContent(input);
   for (const change of changes) {
-    const { item, now, lastSent } = change;
+    const { now } = change;
     if (isVariant(now)) addVariant(content, change, now);
     else if (now === 'absent') addAbsence(content, change);
-    else if (isVariant(lastSent)) content.retain(item, lastSent);
-    content.addErrors(item, lastSent);
+    else content.keepUnknown(change);
+    content.addErrors(change);
   }
-  addDeferred(content);
   content.addRequiredRemovals();
   content.dropAlreadyRemoved();
   content.addErrorsOfDeferred();
-  const { deferredRemovals } = content;
-  if (content.empty && !input.firstResponseDue) return { response: undefined, deferredRemovals };
+  if (content.empty && !input.firstResponseDue) return content.composed(undefined);
   const { view, encoding, controlPlane } = input;
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
@@ -92,7 +100,7 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     removed: content.removed,
     removedNames: content.removedNames,
   });
-  return { response: content.response(id, bytes, view.version), deferredRemovals };
+  return content.composed(content.response(id, bytes, view.version));
 }
 
 /** What the view shows now, unless the client has it; and the removal of what it had instead. */
@@ -110,66 +118,42 @@ function addVariant(content: ResponseContent, change: Change, now: Variant): voi
 }
 
 /** The view does not show it any more, or has come to know that it is not there. */
-function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, resend }: Change): void {
-  const { input } = content;
-  // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
-  if (input.deferredRemovals?.has(item.id) === true) return;
+function addAbsence(content: ResponseContent, change: Change): void {
+  const { item, lastSent, clientVersion, resend } = change;
   if (isVariant(lastSent)) {
-    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent, resend);
-    else content.remove(item, lastSent);
-    return;
-  }
-  if (clientVersion !== undefined) content.remove(item, undefined);
-  else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
+    if (!content.keep(change, lastSent)) content.remove(item, lastSent);
+  } else if (clientVersion !== undefined) content.remove(item, undefined);
+  else if (!content.input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
     content.addAbsent(item);
     if (lastSent !== 'absent') content.addErrorsOfOthers(item);
   }
 }
 
-/** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
-function addDeferred(content: ResponseContent): void {
-  const { view, defers, deferredRemovals } = content.input;
-  if (deferredRemovals === undefined) return;
-  const coverage = new Coverage(view);
-  for (const [id, entry] of deferredRemovals) {
-    const now = view.items.get(id)?.last.value;
-    // It has come back.
-    if (isVariant(now)) continue;
-    const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
-    if (isUnknown || defers(entry)) content.keep(id, entry);
-    else content.remove(entry.item, entry.variant);
-  }
-}
-
-const none: ReadonlyMap<string, RetainedResource> = new Map();
-
 /** The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). */
 export function composeSotw(input: CompositionInput, changes: Iterable<Change>): Composed {
   const { view, encoding, lastSerial } = input;
   const content = new ResponseContent(input);
-  const isDue = collect(content, changes);
-  const { deferredRemovals, untold } = content;
-  if (!isDue) return { response: undefined, deferredRemovals };
-  const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
-  if (!isShareable) return { response: encode(content, undefined), deferredRemovals, untold };
+  if (!collect(content, changes)) return content.composed(undefined);
+  const isShareable = view.complete && content.deferred.size === 0 && content.errors.length === 0;
+  if (!isShareable) return content.composed(encode(content, undefined));
   // The complete state is the same for every subscriber. Only the record of what was new differs.
   const shown = encoding.unknownNames ? view : view.shown;
   const whole = shown.shared.whole(encoding, lastSerial);
-  if (whole !== undefined) return { response: content.reuse(whole), deferredRemovals, untold };
+  if (whole !== undefined) return content.composed(content.reuse(whole));
   const response = encode(content, plainState(shown, encoding));
   if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
-  return { response, deferredRemovals, untold };
+  return content.composed(response);
 }
 
 /** True: the client must get a response. */
 function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
-  let removes = deferAgain(content);
-  let isDue = removes || content.input.firstResponseDue;
+  let removes = false;
+  let isDue = content.input.firstResponseDue;
   for (const change of changes) {
     const isNews = addChange(content, change);
     isDue ||= isNews;
-    removes ||= isNews && isVariant(change.lastSent) && change.now === 'absent';
-    content.addErrors(change.item, change.lastSent);
+    removes ||= isNews && isVariant(change.lastSent) && !isVariant(change.now);
+    content.addErrors(change);
     if (!content.input.allItems && change.lastSent === 'unknown') content.addErrorsOfOthers(change.item);
   }
   content.addErrorsOfDeferred();
@@ -177,34 +161,14 @@ function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
   return isDue || content.errors.length > 0;
 }
 
-/**
- * What earlier responses deferred is deferred again, or removed now. What the client may not see any more is not sent
- * again. True: the client must get a response because something is removed.
- */
-function deferAgain(content: ResponseContent): boolean {
-  const { defers, deferredRemovals = none } = content.input;
-  let removes = false;
-  for (const [id, retained] of deferredRemovals) {
-    if (defers(retained)) content.keep(id, retained);
-    else removes = true;
-  }
-  return removes;
-}
-
 /** True: the client must get a response because of this change. */
 function addChange(content: ResponseContent, change: Change): boolean {
-  const { view, defers } = content.input;
-  const { item, now, lastSent, resend } = change;
-  if (isVariant(now)) {
-    content.deferred.delete(item.id);
-    return content.addChanged(change, now);
-  }
-  if (now !== 'absent' || !view.complete) return false;
-  if (isVariant(lastSent) && defers({ item, variant: lastSent })) {
-    content.defer(item, lastSent, resend);
-    return false;
-  }
-  return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
+  const { item, now, lastSent } = change;
+  if (isVariant(now)) return content.addChanged(change, now);
+  if (now === 'unknown') return content.keepUnknown(change);
+  if (!content.input.view.complete) return false;
+  if (isVariant(lastSent)) return !content.keep(change, lastSent);
+  return lastSent !== 'absent' && item.named;
 }
 
 function encode(content: ResponseContent, plain: readonly Uint8Array[] | undefined): EncodedResponse {
@@ -240,15 +204,14 @@ function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
  * A relay below would take a response for the answer to all wildcards and globs of the request (protocol §3.13). It knows
  * them by its own parameters, not by those that count for it here.
  */
-function unknownCollections(view: View): readonly OutgoingError[] {
-  if (view.collectionsResolved) return [];
-  return view.selection.listed
+const unknownCollections = onceAtHead((view: View): readonly OutgoingError[] =>
+  view.selection.listed
     .filter((one) => isCollection(one.selector) && !view.isResolved(one))
     .map(({ spelling, locator, parameters, locatorParameters = parameters }) => {
       const { bytes: constraints } = locator ? exactly(locatorParameters) : UNCONSTRAINED;
       return { name: spelling, constraints, status: UNKNOWN_STATUS };
-    });
-}
+    }),
+);
 
 /**
  * The bodies of a complete SotW state, if a response needs nothing else: one wildcard or glob, and no constraints,
@@ -294,15 +257,21 @@ class ResponseContent {
   readonly #removals: RetainedResource[] = [];
   readonly #additions: RetainedResource[] = [];
   readonly #changed: ChangedVariant[] = [];
-  /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
-  readonly #newlyDeferred = new Set<string>();
+  /** What the client keeps for other reasons: as nothing is known of it, or of what it would turn to. */
+  readonly #waiting = new Map<string, Has>();
+  /** Something that it was told of is unknown now. */
+  #isUnknownAgain = false;
+  /** Changes whose errors are sent with the removal, if that was or is deferred. */
+  readonly #late: Pick<Change, 'item' | 'lastSent' | 'has'>[] = [];
   /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
   readonly #retained = new Set<string>();
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
   /** SotW: items whose errors are for the next response. */
-  untold: ReadonlySet<string> | undefined;
+  #untold: ReadonlySet<string> | undefined;
+  /** It depends on what the client has rejected. */
+  #isOwn = false;
   /** Its errors with which a full state removes nothing (protocol §8.2), by item. */
   readonly #keeping = new Map<OutgoingError, string>();
   /** The errors of locators in it, by `constrainedKey`. */
@@ -332,7 +301,7 @@ class ResponseContent {
     const { item, lastSent, resend } = change;
     const isPart = encoding.protocol === 'delta' || !view.complete;
     // Only its TTL is new: the client has another content, and would reject the response again.
-    if (isPart && !resend && isVariant(lastSent) && this.input.isRejected(item.id, now)) return false;
+    if (isPart && !resend && isVariant(lastSent) && this.#isRejected(item, now)) return false;
     const isBeat = encoding.protocol === 'delta' && isHeartbeat(change, now) && this.#hasAccepted(item);
     this.#additions.push(isBeat ? { item, variant: now, isHeartbeat: true } : { item, variant: now });
     // With the same body under other constraints its content is not new.
@@ -383,23 +352,67 @@ class ResponseContent {
     return true;
   }
 
-  get deferredRemovals(): ReadonlyMap<string, RetainedResource> | undefined {
-    return this.deferred.size > 0 ? this.deferred : undefined;
+  /**
+   * Whether the client keeps a resource for now that is gone: its removal is deferred, or waits. It gets its errors then. Of
+   * what is deferred already nothing changes.
+   */
+  keep({ item, has, resend }: Change, variant: Variant): boolean {
+    const isKnown = has !== undefined && isDeferred(has) && isResource(has);
+    const { defers, waits, errorsSentUpTo, headAt: receivedAt, now: deferredAt } = this.input;
+    const removed = isKnown ? has : { item, variant };
+    const isKept = defers(removed);
+    if (!isKept && !waits(removed)) return false;
+    const kept: RetainedResource = isKnown
+      ? has
+      : {
+          ...removed,
+          errorsSentUpTo: errorsSentUpTo?.(item),
+          receivedAt,
+          deferredAt,
+          ...(resend || this.#isRejected(item, variant) ? { mayBeDropped: true } : {}),
+        };
+    if (isKept) this.deferred.set(item.id, kept);
+    else this.#waiting.set(item.id, kept);
+    return true;
   }
 
-  /** The client keeps this resource for now, and gets its errors with its removal. */
-  defer(item: Item, variant: Variant, isDoubtful: boolean): void {
-    this.#newlyDeferred.add(item.id);
-    const { headAt: receivedAt, errorsSentUpTo, now: deferredAt } = this.input;
-    const retained = { item, variant, errorsSentUpTo: errorsSentUpTo?.(item), receivedAt, deferredAt };
-    const mayBeDropped = isDoubtful || this.input.isRejected(item.id, variant);
-    this.deferred.set(item.id, mayBeDropped ? { ...retained, mayBeDropped } : retained);
+  #isRejected({ id }: Item, variant: Variant): boolean {
+    const isRejected = this.input.isRejected(id, variant);
+    this.#isOwn ||= isRejected;
+    return isRejected;
   }
 
-  /** What was to be removed stays. Of what an earlier view showed, nothing was deferred before. */
-  keep(id: string, entry: RetainedResource): void {
-    const { deferredAt = this.input.now } = entry;
-    this.deferred.set(id, entry.deferredAt === deferredAt ? entry : { ...entry, deferredAt });
+  /**
+   * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
+   * something else now: a removal does not say for which it is. (`leavesDoubtful`: another variant that waits for this one.)
+   * A SotW client is sent what becomes known: it may have unsubscribed it and subscribed to it again (§3.5). True: it is in
+   * a complete state no more, where it was kept for now.
+   */
+  keepUnknown(change: Change): boolean {
+    const { item, lastSent, has } = change;
+    this.#isUnknownAgain ||= lastSent !== undefined && lastSent !== 'unknown';
+    if (!isVariant(lastSent)) return false;
+    const { encoding, view } = this.input;
+    const isDelta = encoding.protocol === 'delta';
+    if (!isDelta && view.complete)
+      return has !== undefined && isDeferred(has) && !this.keep(change, lastSent);
+    this.#retained.add(constrainedKey(lastSent.constraints, nameOf(item, lastSent)));
+    const kept = has ?? { item, variant: lastSent };
+    this.#waiting.set(item.id, isDelta || kept.mayBeDropped ? kept : { ...kept, mayBeDropped: true });
+    return false;
+  }
+
+  composed(response: EncodedResponse | undefined): Composed {
+    const { encoding, view, told, overlay } = this.input;
+    const tellsAll = encoding.protocol === 'sotw' && view.complete;
+    const left = [...(tellsAll ? [] : told(this.#isUnknownAgain)), ...this.#waiting, ...this.deferred];
+    return {
+      response,
+      overlay: sameOr(overlay, overlayOf(left)),
+      isDeferring: this.deferred.size > 0,
+      untold: this.#untold,
+      isOwn: this.#isOwn,
+    };
   }
 
   /**
@@ -426,14 +439,6 @@ class ResponseContent {
       if (item.locator && this.#retained.has(constrainedKey(before.constraints, name))) return;
       this.#write(name, constrained ? before.constraints : undefined);
     });
-  }
-
-  /**
-   * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
-   * something else now: a removal does not say for which it is. (`leavesDoubtful`: another variant that waits for this one.)
-   */
-  retain(item: Item, variant: Variant): void {
-    this.#retained.add(constrainedKey(variant.constraints, nameOf(item, variant)));
   }
 
   /**
@@ -477,7 +482,8 @@ class ResponseContent {
     if (!locator || this.#withErrors.has(spelling) || this.#others.anyOther(item, 'unknown')) return;
     this.#withErrors.add(spelling);
     for (const one of this.input.view.spelled(true, spelling, name))
-      if (one.last.value === 'absent') this.addErrors(one, 'unknown');
+      if (one.last.value === 'absent')
+        this.addErrors({ item: one, lastSent: 'unknown', has: this.input.overlay?.get(one.id) });
   }
 
   /**
@@ -500,7 +506,7 @@ class ResponseContent {
   /** What must be in the response as removed, unless it is in it already or deferred. */
   addRequiredRemovals(): void {
     for (const { id, spelling, locator } of this.input.mustRemove) {
-      if (this.#seen.has(id) || this.deferred.has(id)) continue;
+      if (this.#seen.has(id) || this.#kept(id) !== undefined) continue;
       if (locator) this.addMissing(spelling);
       else this.#write(spelling, undefined);
     }
@@ -516,37 +522,43 @@ class ResponseContent {
     else this.removedNames.push({ name, constraints: constraints.bytes });
   }
 
-  /** The errors of an item, unless its removal is or was deferred. */
-  addErrors(item: Item, lastSent: Value | undefined): void {
-    if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;
-    this.#addNewErrors(item, lastSent);
+  #kept(id: string): Has | undefined {
+    return this.deferred.get(id) ?? this.#waiting.get(id);
+  }
+
+  /** The errors of an item: if its removal was or is deferred, together with that (protocol §8). */
+  addErrors(told: Pick<Change, 'item' | 'lastSent' | 'has'>): void {
+    const ofDeferred = [told.has, this.#kept(told.item.id)];
+    if (ofDeferred.some((one) => one !== undefined && isDeferred(one))) this.#late.push(told);
+    else this.#addNewErrors(told);
   }
 
   /** Who takes an error for what keeps a resource would not remove what this full state lacks (protocol §8.2). */
   withholdErrors(): void {
     if (this.#keeping.size === 0) return;
-    this.untold = new Set(this.#keeping.values());
+    this.#untold = new Set(this.#keeping.values());
     const told = this.errors.filter((error) => !this.#keeping.has(error));
     this.errors.splice(0, this.errors.length, ...told);
   }
 
-  /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
   addErrorsOfDeferred(): void {
-    const { deferredRemovals, view } = this.input;
-    for (const id of [...this.#newlyDeferred, ...(deferredRemovals?.keys() ?? [])]) {
-      const item = this.deferred.has(id) ? undefined : view.items.get(id);
-      if (item !== undefined) this.#addNewErrors(item, deferredRemovals?.get(id)?.variant);
+    for (const told of this.#late) {
+      const { id } = told.item;
+      const kept = this.#kept(id);
+      const isKept = kept !== undefined && isDeferred(kept);
+      if (!isKept && this.input.view.items.has(id)) this.#addNewErrors(told);
     }
   }
 
   /** The errors that the subscriber has not got yet. */
-  #addNewErrors(item: Item, lastSent: Value | undefined): void {
-    const { deferredRemovals, errorsSentUpTo, view } = this.input;
+  #addNewErrors({ item, lastSent, has }: Pick<Change, 'item' | 'lastSent' | 'has'>): void {
+    const { errorsSentUpTo, view } = this.input;
     if (errorsSentUpTo === undefined) return;
     const errors = view.resourceErrors(item);
     // Nearly always: this is on the way of each item of a client that moves.
     if (errors.length === 0) return;
-    const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
+    const held = has !== undefined && isDeferred(has) ? has.errorsSentUpTo : undefined;
+    const sent = held ?? errorsSentUpTo(item);
     for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
       if (!isNew || !this.#maySend(error, item)) continue;
@@ -622,11 +634,11 @@ class ResponseContent {
    * that earlier responses deferred have the time of their own updates.
    */
   #receivedAt(): number | undefined {
-    const { headAt, deferredRemovals } = this.input;
-    if (headAt !== undefined || deferredRemovals === undefined) return headAt;
+    const { headAt, overlay } = this.input;
+    if (headAt !== undefined || overlay === undefined) return headAt;
     let newest: number | undefined;
-    for (const [id, { receivedAt = 0 }] of deferredRemovals) {
-      if (receivedAt > (newest ?? 0) && !this.deferred.has(id)) newest = receivedAt;
+    for (const [id, { receivedAt = 0 }] of overlay) {
+      if (receivedAt > (newest ?? 0) && this.#kept(id) === undefined) newest = receivedAt;
     }
     return newest;
   }

@@ -23,16 +23,17 @@ import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import {
   type Change,
-  changesSince,
+  changesOf,
   changeToResend,
-  comingBack,
   hasExpired,
+  newcomer,
   type RejectedChange,
   rejectedChanges,
+  type Stand,
   shownOf,
   withDoubts,
 } from './changes.ts';
-import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
+import { bytesOfGone, Claims, nothingCovered } from './claims.ts';
 import {
   type CompositionInput,
   composeDelta,
@@ -45,12 +46,10 @@ import { holdings, type Item, leavesDoubtful } from './item.ts';
 import {
   answersIn,
   awaitedAtHead,
-  deferredIn,
-  deferredMeanwhile,
+  type Due,
   itemsOf,
   Position,
   referencesOfAll,
-  removalsIn,
   unknownIn,
 } from './position.ts';
 import { type SentItems, SentResponses } from './sent-responses.ts';
@@ -65,18 +64,24 @@ import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
-/** The response that moves a cursor to the head, and what the client has then that the head does not say. */
+const nothingNew: Move = {
+  response: undefined,
+  overlay: undefined,
+  isDeferring: false,
+  untold: undefined,
+  isOwn: false,
+};
+/** The response that moves a cursor to the head. Of one that no other cursor gets, what is due after it. */
 interface Move extends Composed {
-  readonly overlay: Position['overlay'];
-  readonly claims: Claims | undefined;
-  readonly owed: Map<string, SelectionEntry> | undefined;
+  readonly claims?: Claims | undefined;
+  readonly due?: Due | undefined;
 }
 
 /**
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
- * must be sent in addition to the changes since then. A client at a position without anything else takes the response
- * that all others there take; else `#reconcile` makes one for it alone. SotW and delta differ in how a response is
- * written, and in what its absence says: a complete SotW state leaves the client nothing that a view does not say.
+ * is due to it besides the changes since then. `#reconcile` makes the response of that. Clients with the same position and
+ * overlay share it, unless something is due to one of them. SotW and delta differ in how a response is written, and in what
+ * its absence says: a complete SotW state leaves the client nothing but what it was sent to keep.
  */
 export class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
@@ -90,14 +95,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** What the client was last sent. Undefined: nothing was sent yet. */
   #position: Position | undefined;
   #claims: Claims | undefined;
-  /** Delta: what the next responses must mention as soon as it is known. */
-  #owed: Map<string, SelectionEntry> | undefined;
-  /** The client still has these: their removals were deferred. */
-  #deferred: ReadonlyMap<string, RetainedResource> | undefined;
+  /** For this client alone: no other one gets its next response. */
+  #due: Due | undefined;
   /** Sent next even if the client has it. Cursors with one object share the response. */
   #resend: ResendItems | undefined;
-  /** No other cursor has that object, or gets the response. */
-  #resendsAlone = false;
+  /** Some of its overlay is there because a removal was deferred. */
+  #isDeferring = false;
   /** Changes of rejected responses that are sent once more, each by itself: the next one is last. */
   #retries: RejectedChange[] | undefined;
   /** When the update arrived that it answered last. */
@@ -147,7 +150,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get owed(): readonly SelectionEntry[] {
-    return [...(this.#owed?.values() ?? none)].filter((one) => !this.selection.has(entryId(one)));
+    const owed = [...(this.#due?.values() ?? none)].filter((one) => one !== undefined);
+    return owed.filter((one) => !this.selection.has(entryId(one)));
   }
 
   get allUnknown(): boolean {
@@ -174,14 +178,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get hasDeferredRemovals(): boolean {
-    return this.#deferred !== undefined;
+    return this.#isDeferring;
   }
 
   refersTo(reference: Reference): boolean {
     if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
     // What the client has and the view does not show.
-    const beside = [this.#position?.overlay, this.#deferred];
-    return beside.some((all) => all && referencesOfAll(all).has(reference));
+    const overlay = this.#position?.overlay;
+    return overlay !== undefined && referencesOfAll(overlay).has(reference);
   }
 
   newReferences(): References {
@@ -241,8 +245,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // What differs by names that nobody has is one response.
     const view = this.#view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
-    const input = { ...this.#input(() => false), view, firstResponseDue: true, lastSerial: beforeAll };
-    const composed = composeSotw(input, changesSince(view, -1, undefined));
+    const input = { ...this.#input(newcomer(view)), firstResponseDue: true, lastSerial: beforeAll };
+    const composed = composeSotw(input, changesOf(newcomer(view)));
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
     if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
@@ -335,7 +339,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (error !== undefined && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered, this.encoding);
       if (changes.length > 0) this.#retries = [...changes.toReversed(), ...(this.#retries ?? none)];
-      this.#deferred = withDoubts(this.#deferred, answered.additions);
+      const position = this.#position;
+      if (position?.overlay !== undefined)
+        position.overlay = withDoubts(position.overlay, answered.additions);
     }
     return kind;
   }
@@ -350,12 +356,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   close(): void {
-    this.#deferred = undefined;
     this.#claims = undefined;
-    this.#payForEarlier();
     this.#markBehind(false);
     const anchor = this.#position?.view;
     this.#position = undefined;
+    this.#payForEarlier();
     anchor?.release(this);
     this.#view.quit(this);
     this.#pool.leave(this.#view);
@@ -385,7 +390,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#awaited = withIds(noIds, [...left, ...added]);
     this.#markBehind(false);
     this.#view = this.#pool.view(selection, access, old.selection);
-    if (this.#deferred !== undefined) this.#deferred = deferredIn(this.#view, old.selection, this.#deferred);
     this.#view.join(this, old);
     this.#view.release(this);
     this.#markBehind(true);
@@ -393,7 +397,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     old.quit(this);
     this.#pool.leave(old);
     // Of a glob that is unsubscribed nothing needs to be said.
-    for (const one of this.owed) if (isGlob(one.selector)) this.#owed?.delete(entryId(one));
+    for (const one of this.owed) if (isGlob(one.selector)) this.#due?.delete(entryId(one));
     this.#oweGlobs(added);
   }
 
@@ -405,7 +409,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       this.#awaited,
       collections.filter(({ selector }) => selector === WILDCARD),
     );
-    this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
+    this.#resendAlone([...ids, ...itemsOf(this.#view, new Set(collections))]);
     this.#markBehind(true);
     this.#oweGlobs(collections);
     this.#oweUnknown(ids);
@@ -416,12 +420,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
   }
 
-  /** What one client alone asked for again, and what is left of what it asked for before. */
-  #resendAlone(ids: ReadonlySet<string>): void {
-    const { items } = this.#view;
-    const left = this.#resend?.values().filter((id) => items.has(id));
-    this.#resend = new Set([...ids, ...(left ?? none)]);
-    this.#resendsAlone = true;
+  #resendAlone(ids: Iterable<string>): void {
+    this.#due ??= new Map();
+    for (const id of ids) this.#due.set(id, this.#due.get(id));
   }
 
   /** The answer to an empty glob is its URL as removed (protocol §6). */
@@ -431,8 +432,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #owe(selected: readonly SelectionEntry[]): void {
     if (selected.length === 0) return;
-    this.#owed ??= new Map();
-    for (const one of selected) this.#owed.set(entryId(one), one);
+    this.#due ??= new Map();
+    for (const one of selected) this.#due.set(entryId(one), one);
   }
 
   #markBehind(behind: boolean): void {
@@ -465,7 +466,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** More than that deferred removals may be sent now. */
   get #hasNews(): boolean {
-    const hasMore = this.#deferred === undefined || this.#owed !== undefined || this.#resend !== undefined;
+    const hasMore = !this.#isDeferring || this.#due !== undefined || this.#resend !== undefined;
     return this.#behind && (hasMore || this.positionIn(this.#view) !== this.#view.head);
   }
 
@@ -484,7 +485,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
-      const response = change && this.#compose(retryInput(this.#input(() => false)), [change]).response;
+      const response =
+        change && this.#compose(retryInput(this.#input(newcomer(this.#view))), [change]).response;
       if (response !== undefined) return response;
     }
     return undefined;
@@ -494,27 +496,24 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
-      this.#advance(undefined, undefined);
+      this.#advance(nothingNew);
       return undefined;
     }
-    const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
-    const { response, deferredRemovals, untold } = move ?? this.#shared(defers);
-    if (deferredRemovals !== undefined && response !== undefined && response.bytes.length > mostBytes)
+    const move = this.#reconcile(defers);
+    const { response, isDeferring } = move;
+    if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
-    // What stays although nobody defers it waits for what is unknown.
-    const isLast = deferredRemovals === undefined || defers === defersNothing;
+    this.#isDeferring = isDeferring;
     if (response === undefined && this.#awaitsFirstAnswer()) {
-      this.#silent = isLast ? 'altogether' : 'but for removals';
-      const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
-      if (deferred === this.#deferred) return undefined;
-      this.#deferred = deferred;
+      this.#silent = isDeferring ? 'but for removals' : 'altogether';
+      if (this.#position === undefined && !isDeferring) return undefined;
+      this.#position ??= new Position(this.#view, -1);
+      this.#position.defer(move.overlay);
       this.#payForEarlier();
       return undefined;
     }
-    this.#deferred = deferredRemovals;
     const news = response && this.responses.asNews(response);
-    this.#advance(move, untold);
-    if (isLast && untold === undefined) this.#silent = 'altogether';
+    this.#advance(move);
     return news;
   }
 
@@ -526,18 +525,16 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return showsAll(this.#view, version);
   }
 
-  #advance(move: Move | undefined, untold: ResendItems | undefined): void {
+  #advance({ overlay, untold, claims, due }: Move): void {
     const [view, old] = [this.#view, this.#position?.view];
-    const overlay = move === undefined ? this.#overlay() : move.overlay;
-    this.#claims = move?.claims;
-    this.#owed = move?.owed;
+    this.#claims = claims;
+    this.#due = due;
     this.#earlier = undefined;
     if (this.#position?.view === view) this.#coalesced += this.#position.advance(overlay, untold);
     else this.#position = new Position(view, view.head, overlay, untold);
     this.#resend = untold;
-    this.#resendsAlone = false;
     if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
-    this.#markBehind(this.#deferred !== undefined || untold !== undefined);
+    this.#markBehind(this.#isDeferring || untold !== undefined);
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.release(this);
@@ -548,86 +545,77 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #payForEarlier(): void {
-    const bytes = this.#isDelta ? bytesOfEarlier(this.#claims, this.#deferred) : 0;
+    const overlay = this.#position?.overlay;
+    const bytes = (this.#claims?.bytes ?? 0) + (overlay === undefined ? 0 : bytesOfGone(overlay));
     if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
     this.#earlierBytes = bytes;
   }
 
-  /** Only this client has to be sent this: other cursors at its position get another response. */
-  #needsOwnResponse(): boolean {
-    const { view, overlay } = this.#position ?? { view: this.#view, overlay: undefined };
-    return (
-      view !== this.#view ||
+  /**
+   * The response that moves the cursor to the head, of all that its client has and all that is due to it. For all cursors with
+   * the same it is made once.
+   */
+  #reconcile(defers: Defers): Move {
+    const [view, position] = [this.#view, this.#position];
+    const isAlone =
+      (position !== undefined && position.view !== view) ||
       this.#claims !== undefined ||
-      this.#owed !== undefined ||
-      (overlay !== undefined && (this.#isDelta || view.forms.some(({ locator }) => locator)))
-    );
-  }
-
-  /** The response for all cursors at this position. */
-  #shared(defers: Defers): Composed {
-    const [view, encoding, from] = [this.#view, this.encoding, this.#position?.revision ?? -1];
-    const deferred = this.#deferredIds(from, defers);
-    const step = {
-      from,
+      this.#due !== undefined;
+    const deferred = isAlone ? undefined : this.#deferredIds(defers);
+    const step = deferred && {
+      from: position?.revision ?? -1,
       resend: this.#resend,
       deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
-      deferredBefore: this.#deferred,
+      overlay: position?.overlay,
       firstResponseDue: this.#mustSendEmpty(),
-      encoding,
+      encoding: this.encoding,
     };
-    const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
+    const known = step && view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known)) return known;
-    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#timersAt);
-    const input = this.#input(({ item }) => deferred.has(item.id));
-    const composed = this.#pool.timed(() => this.#compose(input, changes));
-    if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
+    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
+    const { absent, left: due } = answersIn(this.#due, view);
+    const stand = this.#stand(covered.kept);
+    const { overlay } = stand;
+    const isHiding = this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : undefined;
+    const input = {
+      ...this.#input(stand),
+      defers: (one: RetainedResource) => deferred?.has(one.item.id) ?? this.#defers(one, defers),
+      waits: (one: RetainedResource) => isHiding?.(one) === true && this.#mayStay(one),
+      mustRemove: [...covered.named, ...absent],
+    };
+    const composed = this.#pool.timed(() => this.#compose(input, changesOf(stand)));
+    if (step === undefined) return { ...composed, claims: covered.left, due };
+    if (!composed.isOwn && composed.response?.timeDependent !== true && view.isShared)
       view.shared.add(step, composed);
     return composed;
   }
 
-  /** The response for this client alone: all that the view shows, compared with all that the client has. */
-  #reconcile(defers: Defers): Move {
-    const [view, base] = [this.#view, this.#position];
-    const resources = base?.resourcesIn(view) ?? new Map<string, RetainedResource>();
-    const isWithheld = base?.withheld();
-    const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
-    const changes = comingBack(all, this.#deferred, this.#timersAt);
-    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
-    const { absent, left: owed } = answersIn(this.#owed, view);
-    // What a wildcard or glob of the view no longer shows, and what was deferred.
-    const removals = new Map<string, RetainedResource>([
-      ...covered.kept.map((one) => [one.item.id, one] as const),
-      ...removalsIn(resources, view),
-      ...(this.#deferred ?? none),
-    ]);
-    const isHiding = this.#isDelta ? leavesDoubtful(resources, view.items) : () => false;
-    const composed = this.#compose(
-      {
-        ...this.#input((one) => this.#defers(one, defers) || (this.#mayStay(one) && isHiding(one))),
-        allItems: true,
-        deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...covered.named, ...absent],
-      },
-      changes,
-    );
-    return { ...composed, overlay: this.#overlay(resources), claims: covered.left, owed };
+  /** `kept`: what it said that it has, and is gone. */
+  #stand(kept: readonly RetainedResource[]): Stand {
+    const [view, position, claims] = [this.#view, this.#position, this.#claims];
+    const beside = position?.besideIn(view);
+    const isHere = position?.view === view && position.revision >= 0;
+    return {
+      view,
+      position,
+      overlay:
+        kept.length === 0
+          ? beside
+          : new Map([...kept.map((one) => [one.item.id, one] as const), ...(beside ?? none)]),
+      claims,
+      again: [this.#resend, this.#due],
+      timersAt: this.#timersAt,
+      allItems: !isHere || claims !== undefined || (beside !== undefined && view.forms.length > 1),
+    };
   }
 
-  /** What the client has at the head and the view does not say. `moved`: what it has from another view. */
-  #overlay(moved?: ReadonlyMap<string, RetainedResource>): Position['overlay'] {
-    return this.#takesParts ? this.#position?.overlayIn(this.#view, this.#isDelta, moved) : undefined;
-  }
-
-  /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
-  #deferredIds(from: number, defers: Defers): ReadonlySet<string> {
-    if (defers === defersNothing || from < 0) return noIds;
-    const since = this.#view.removedSince(from);
+  /** Ids of the removals that are deferred, of those since its position and of what earlier responses deferred. */
+  #deferredIds(defers: Defers): ReadonlySet<string> {
+    const removed = defers === defersNothing ? none : (this.#position?.removed ?? none);
     // Nearly always: this is on the way of each update to each client.
-    if (since.length === 0 && this.#deferred === undefined) return noIds;
-    const all = new Map([...since.map((one) => [one.item.id, one] as const), ...(this.#deferred ?? none)]);
-    return new Set([...all].filter(([, removed]) => this.#defers(removed, defers)).map(([id]) => id));
+    if (removed.length === 0) return noIds;
+    return new Set(removed.filter((one) => this.#defers(one, defers)).map(({ item }) => item.id));
   }
 
   #defers(one: RetainedResource, defers: Defers): boolean {
@@ -645,42 +633,23 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return this.encoding.ttl ? this.#pool.options.clock.monotonic() : Number.NEGATIVE_INFINITY;
   }
 
-  #changeOf(
-    item: Item,
-    resources: ReadonlyMap<string, RetainedResource>,
-    isWithheld: ((id: string) => boolean) | undefined,
-  ): Change {
-    const { id, spelling } = item;
-    const has = resources.get(id);
-    const lastSent = has?.variant ?? this.#lastSent(id);
-    return {
-      item,
-      now: item.last.value,
-      lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
-      clientVersion: this.#claims?.versionOf(spelling),
-      resend: this.#resend?.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
-    };
-  }
-
-  #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
-    const [view, position] = [this.#view, this.#position];
+  #input({ view, position, overlay, allItems }: Stand): CompositionInput {
+    const isHere = position?.view === view;
     return {
       view,
       encoding: this.encoding,
       lastSerial: this.responses.lastSerial,
       now: this.#pool.options.clock.monotonic(),
       controlPlane: this.#pool.options.controlPlane,
-      allItems: false,
-      headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
+      allItems,
+      headAt: isHere && position.revision < view.head ? view.headAt : undefined,
       errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
-      isRejected: (id, variant) => {
-        const isRejected = this.responses.isRejected(id, variant);
-        this.#resendsAlone ||= isRejected;
-        return isRejected;
-      },
+      isRejected: (id, variant) => this.responses.isRejected(id, variant),
       outstanding: () => this.responses.outstandingAdditions(),
-      defers,
-      deferredRemovals: this.#deferred,
+      defers: () => false,
+      waits: () => false,
+      overlay,
+      told: (isUnknownAgain) => position?.toldIn(view, isUnknownAgain) ?? none,
       firstResponseDue: this.#mustSendEmpty(),
       mustRemove: none,
     };
@@ -691,7 +660,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #has(id: string): boolean {
-    return isVariant(this.#lastSent(id)) || this.#deferred?.has(id) === true;
+    const has = this.#position?.overlay?.get(id)?.variant;
+    return isVariant(has) || isVariant(this.#lastSent(id));
   }
 
   #lastSent(id: string): Value | undefined {
