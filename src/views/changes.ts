@@ -89,9 +89,9 @@ export function sameSuffix(claimed: string, deltaVersion: string): boolean {
   return claimed.includes('@') && contentHash({ deltaVersion: claimed }) === contentHash({ deltaVersion });
 }
 
-/** The client's own timer has ended it. */
-export const hasExpired = ({ ttl }: Variant, timersAt: number): boolean =>
-  ttl !== undefined && ttl.deadline <= timersAt;
+/** The client's own timer has ended it, if it has one. */
+export const hasExpired = ({ ttl }: Variant, now: number): boolean =>
+  ttl !== undefined && ttl.deadline <= now;
 
 /** With these, of a response that was rejected whole: of what was kept meanwhile the client has what it had before. */
 export function withDoubts(overlay: Overlay, rejected: readonly RetainedResource[]): Overlay {
@@ -115,22 +115,12 @@ export interface Stand {
   readonly claims: Pick<Claims, 'versionOf'> | undefined;
   /** What is sent again: shared with others, and for it alone. */
   readonly again: readonly (Pick<ReadonlySet<string>, 'has' | 'keys'> | undefined)[];
-  /** What was to live until then its own timers have ended. */
-  readonly timersAt: number;
+  readonly encoding: Encoding;
+  /** By `Clock.monotonic()`. */
+  readonly now: number;
   /** All items are looked at: it is not only about what has changed. */
   readonly allItems: boolean;
 }
-
-/** Who gets all of a view. */
-export const newcomer = (view: View): Stand => ({
-  view,
-  position: undefined,
-  overlay: undefined,
-  claims: undefined,
-  again: none,
-  timersAt: Number.NEGATIVE_INFINITY,
-  allItems: true,
-});
 
 /** What the head is for a client: of each item that it may be news of, once. */
 export function* changesOf(stand: Stand): Iterable<Change> {
@@ -155,7 +145,7 @@ export function* changesOf(stand: Stand): Iterable<Change> {
 }
 
 function changeOf(
-  { view, position, overlay, claims, again, timersAt }: Stand,
+  { view, position, overlay, claims, again, encoding, now: at }: Stand,
   item: Item,
   now: Value,
   isWithheld?: (id: string) => boolean,
@@ -173,7 +163,7 @@ function changeOf(
   };
   // What comes back while its removal is deferred.
   if (has === undefined || !isVariant(now) || !isDeferred(has) || !isResource(has)) return change;
-  if (hasExpired(has.variant, timersAt)) return { ...change, lastSent: 'absent' };
+  if (encoding.ttl && hasExpired(has.variant, at)) return { ...change, lastSent: 'absent' };
   // Of what it has from an earlier stream it has said no more than its version.
   if (has.variant.payload !== undefined) return change;
   return { ...change, lastSent: undefined, clientVersion: has.variant.deltaVersion };

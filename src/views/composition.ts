@@ -15,16 +15,25 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
-import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix, updatedBy } from './changes.ts';
+import {
+  type Change,
+  changesOf,
+  hasBody,
+  isHeartbeat,
+  needsSending,
+  type Stand,
+  sameSuffix,
+  updatedBy,
+} from './changes.ts';
 import { type Item, isConstrained, nameOf, sentName, withoutBody } from './item.ts';
 import { type NamedRemoval, OtherParameterSets } from './position.ts';
+import type { SentResponses } from './sent-responses.ts';
 import {
   type Composed,
   type EncodedResponse,
   type Has,
   isDeferred,
   isResource,
-  type Overlay,
   onceAtHead,
   overlayOf,
   type ResponseHeader,
@@ -34,61 +43,37 @@ import {
 import type { View } from './view.ts';
 
 /** What a response is composed for: a cursor, on its way to the head of its view. */
-export interface CompositionInput {
-  readonly view: View;
-  readonly encoding: Encoding;
-  /** Of the last response that the subscriber was sent: a response that others got before is not for it. */
-  readonly lastSerial: number;
-  readonly now: number;
+export interface CompositionInput extends Stand {
+  readonly responses: Pick<SentResponses, 'lastSerial' | 'isRejected' | 'outstandingAdditions'>;
   readonly controlPlane: string;
-  /** The changes are those of all items, with what this client was last sent, and not only of what has changed. */
-  readonly allItems: boolean;
-  /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
-  readonly headAt: number | undefined;
-  /** The revision up to which the subscriber has got the errors of an item. Undefined: none are sent. */
-  readonly errorsSentUpTo: ((item: Item) => number) | undefined;
-  /** Whether the subscriber has rejected this content. */
-  readonly isRejected: (id: string, variant: Variant) => boolean;
-  /** By item, what it was sent and has not answered yet. */
-  readonly outstanding: () => ReadonlyMap<string, RetainedResource>;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
   /** Whether it waits for what is unknown. */
   readonly waits: (removed: RetainedResource) => boolean;
-  /** What the subscriber has besides: what earlier responses deferred goes now unless it is deferred again. */
-  readonly overlay: Overlay | undefined;
-  /** The absences that it was told and others were not, once this response is sent. */
-  readonly told: (isUnknownAgain: boolean) => Iterable<readonly [string, Has]>;
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
   readonly firstResponseDue: boolean;
   /** Delta: what must be in the response as removed, unless a resource of that name is in it. */
   readonly mustRemove: readonly NamedRemoval[];
 }
 
-/** A retry has its change and nothing else. */
-export const retryInput = (input: CompositionInput): CompositionInput => ({
-  ...input,
-  headAt: undefined,
-  errorsSentUpTo: undefined,
-  overlay: undefined,
-  firstResponseDue: false,
-});
-
-/** The delta response for these changes. */
-export function composeDelta(input: CompositionInput, changes: Iterable<Change>): Composed {
+/** The response for what has changed; with `retried` for that and nothing else. */
+export function compose(input: CompositionInput, retried?: Change): Composed {
   const content = new ResponseContent(input);
-  for (const change of changes) {
-    const { now } = change;
-    if (isVariant(now)) addVariant(content, change, now);
-    else if (now === 'absent') addAbsence(content, change);
-    else content.keepUnknown(change);
-    content.addErrors(change);
-  }
+  if (retried !== undefined) content.take(retried);
+  else
+    for (const change of changesOf(input)) {
+      content.take(change);
+      content.told.push(change);
+    }
   content.addRequiredRemovals();
   content.dropAlreadyRemoved();
-  content.addErrorsOfDeferred();
-  if (content.empty && !input.firstResponseDue) return content.composed(undefined);
-  const { view, encoding, controlPlane } = input;
+  content.writeErrors();
+  if (!content.isDue) return content.composed(undefined);
+  return content.composed(input.encoding.protocol === 'delta' ? encodeDelta(content) : encodeSotw(content));
+}
+
+function encodeDelta(content: ResponseContent): EncodedResponse {
+  const { view, encoding, controlPlane } = content.input;
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
     type: view.type,
@@ -100,78 +85,24 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     removed: content.removed,
     removedNames: content.removedNames,
   });
-  return content.composed(content.response(id, bytes, view.version));
+  return content.response(id, bytes, view.version);
 }
 
-/** What the view shows now, unless the client has it; and the removal of what it had instead. */
-function addVariant(content: ResponseContent, change: Change, now: Variant): void {
-  const { encoding, allItems } = content.input;
-  const { item, lastSent, clientVersion } = change;
-  content.addChanged(change, now);
-  if (isVariant(lastSent)) content.replace(item, lastSent, now);
-  else if (!allItems && item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
-  if (clientVersion === undefined || now.constraints.key === '') return;
-  // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
-  // version shows that it has exactly this variant.
-  const constrained = item.locator || encoding.constrained;
-  if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) content.addMissing(item.spelling);
-}
-
-/** The view does not show it any more, or has come to know that it is not there. */
-function addAbsence(content: ResponseContent, change: Change): void {
-  const { item, lastSent, clientVersion, resend } = change;
-  if (isVariant(lastSent)) {
-    if (!content.keep(change, lastSent)) content.remove(item, lastSent);
-  } else if (clientVersion !== undefined) content.remove(item, undefined);
-  else if (!content.input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
-    content.addAbsent(item);
-    if (lastSent !== 'absent') content.addErrorsOfOthers(item);
-  }
-}
-
-/** The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). */
-export function composeSotw(input: CompositionInput, changes: Iterable<Change>): Composed {
-  const { view, encoding, lastSerial } = input;
-  const content = new ResponseContent(input);
-  if (!collect(content, changes)) return content.composed(undefined);
+/** The whole selection if absence deletes, else what changed (protocol §3.7). */
+function encodeSotw(content: ResponseContent): EncodedResponse {
+  const { view, encoding, responses } = content.input;
   const isShareable = view.complete && content.deferred.size === 0 && content.errors.length === 0;
-  if (!isShareable) return content.composed(encode(content, undefined));
+  if (!isShareable) return encodeState(content, undefined);
   // The complete state is the same for every subscriber. Only the record of what was new differs.
   const shown = encoding.unknownNames ? view : view.shown;
-  const whole = shown.shared.whole(encoding, lastSerial);
-  if (whole !== undefined) return content.composed(content.reuse(whole));
-  const response = encode(content, plainState(shown, encoding));
+  const whole = shown.shared.whole(encoding, responses.lastSerial);
+  if (whole !== undefined) return content.reuse(whole);
+  const response = encodeState(content, plainState(shown, encoding));
   if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
-  return content.composed(response);
+  return response;
 }
 
-/** True: the client must get a response. */
-function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
-  let removes = false;
-  let isDue = content.input.firstResponseDue;
-  for (const change of changes) {
-    const isNews = addChange(content, change);
-    isDue ||= isNews;
-    removes ||= isNews && isVariant(change.lastSent) && !isVariant(change.now);
-    content.addErrors(change);
-    if (!content.input.allItems && change.lastSent === 'unknown') content.addErrorsOfOthers(change.item);
-  }
-  content.addErrorsOfDeferred();
-  if (removes) content.withholdErrors();
-  return isDue || content.errors.length > 0;
-}
-
-/** True: the client must get a response because of this change. */
-function addChange(content: ResponseContent, change: Change): boolean {
-  const { item, now, lastSent } = change;
-  if (isVariant(now)) return content.addChanged(change, now);
-  if (now === 'unknown') return content.keepUnknown(change);
-  if (!content.input.view.complete) return false;
-  if (isVariant(lastSent)) return !content.keep(change, lastSent);
-  return lastSent !== 'absent' && item.named;
-}
-
-function encode(content: ResponseContent, plain: readonly Uint8Array[] | undefined): EncodedResponse {
+function encodeState(content: ResponseContent, plain: readonly Uint8Array[] | undefined): EncodedResponse {
   const { view, encoding, controlPlane } = content.input;
   if (plain === undefined && view.complete) {
     for (const item of view.items.values()) {
@@ -250,6 +181,15 @@ class ResponseContent {
   /** Resources that a later response removes (protocol §8, Order on ADS). */
   readonly deferred = new Map<string, RetainedResource>();
   readonly input: CompositionInput;
+  readonly #isDelta: boolean;
+  /** SotW: absence deletes. */
+  readonly #tellsAll: boolean;
+  /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
+  readonly #headAt: number | undefined;
+  /** SotW: what is not in it is news. */
+  #isNews = false;
+  /** SotW: something that the client has is not in it any more. */
+  #removes = false;
   /** What is in it by its name alone. */
   readonly #named = new Set<string>();
   /** What is in it with constraints, by `constrainedKey`. */
@@ -261,8 +201,8 @@ class ResponseContent {
   readonly #waiting = new Map<string, Has>();
   /** Something that it was told of is unknown now. */
   #isUnknownAgain = false;
-  /** Changes whose errors are sent with the removal, if that was or is deferred. */
-  readonly #late: Pick<Change, 'item' | 'lastSent' | 'has'>[] = [];
+  /** Of what errors are told. They are written last: those of what is kept for now are sent with its removal. */
+  readonly told: Pick<Change, 'item' | 'lastSent' | 'has'>[] = [];
   /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
   readonly #retained = new Set<string>();
   /** Delta: items that it shows or removes. */
@@ -286,33 +226,76 @@ class ResponseContent {
 
   constructor(input: CompositionInput) {
     this.input = input;
-    this.#others = new OtherParameterSets(input.view, input.view.head);
+    const { view, encoding, position } = input;
+    this.#isDelta = encoding.protocol === 'delta';
+    this.#tellsAll = !this.#isDelta && view.complete;
+    this.#headAt = position?.view === view && position.revision < view.head ? view.headAt : undefined;
+    this.#others = new OtherParameterSets(view, view.head);
   }
 
-  get empty(): boolean {
+  get isDue(): boolean {
     const { resources, removed, removedNames, errors } = this;
-    return resources.length + removed.length + removedNames.length + errors.length === 0;
+    const size =
+      resources.length + this.#additions.length + removed.length + removedNames.length + errors.length;
+    return this.input.firstResponseDue || this.#isNews || size > 0;
   }
 
-  /** What is new to the subscriber, or must be sent again. A complete state has it anyway. False: it is not. */
-  addChanged(change: Change, now: Variant): boolean {
+  take(change: Change): void {
+    const { item, now, lastSent } = change;
+    if (isVariant(now)) this.#takeVariant(change, now);
+    else if (now === 'absent') this.#takeAbsence(change);
+    else this.#takeUnknown(change);
+    if (!this.#isDelta && !this.input.allItems && lastSent === 'unknown') this.#addErrorsOfOthers(item);
+  }
+
+  /** What the view shows now, unless the client has it; and in delta the removal of what it had instead. */
+  #takeVariant(change: Change, now: Variant): void {
+    const { encoding, allItems } = this.input;
+    const { item, lastSent, clientVersion } = change;
+    this.#addChanged(change, now);
+    if (!this.#isDelta) return;
+    if (isVariant(lastSent)) this.#replace(item, lastSent, now);
+    else if (!allItems && lastSent === 'unknown' && item.named) this.#addAbsentForOthers(item);
+    if (clientVersion === undefined || now.constraints.key === '') return;
+    // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
+    // version shows that it has exactly this variant.
+    const constrained = item.locator || encoding.constrained;
+    if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) this.#addMissing(item.spelling);
+  }
+
+  /** The view does not show it any more, or has come to know that it is not there. */
+  #takeAbsence(change: Change): void {
     const { encoding, view } = this.input;
-    if (!needsSending(change, now, encoding.ttl)) return false;
+    const { item, lastSent, clientVersion, resend } = change;
+    // It is taken back by a removal, or by its absence.
+    if (isVariant(lastSent)) {
+      const isTaken = this.#isDelta || view.complete;
+      if (isTaken && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
+    } else if (!this.#isDelta) this.#isNews ||= view.complete && lastSent !== 'absent' && item.named;
+    else if (clientVersion !== undefined) this.#remove(item, undefined);
+    else if (!encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
+      this.#addAbsent(item);
+      if (lastSent !== 'absent') this.#addErrorsOfOthers(item);
+    }
+  }
+
+  /** What is new to the subscriber, or must be sent again. A complete state has it anyway. */
+  #addChanged(change: Change, now: Variant): void {
+    if (!needsSending(change, now, this.input.encoding.ttl)) return;
     const { item, lastSent, resend } = change;
-    const isPart = encoding.protocol === 'delta' || !view.complete;
+    const isPart = !this.#tellsAll;
     // Only its TTL is new: the client has another content, and would reject the response again.
-    if (isPart && !resend && isVariant(lastSent) && this.#isRejected(item, now)) return false;
-    const isBeat = encoding.protocol === 'delta' && isHeartbeat(change, now) && this.#hasAccepted(item);
+    if (isPart && !resend && isVariant(lastSent) && this.#isRejected(item, now)) return;
+    const isBeat = this.#isDelta && isHeartbeat(change, now) && this.#hasAccepted(item);
     this.#additions.push(isBeat ? { item, variant: now, isHeartbeat: true } : { item, variant: now });
     // With the same body under other constraints its content is not new.
     if (resend || !hasBody(lastSent, now)) this.#changed.push({ now, before: updatedBy(change) });
     if (isPart) this.add(item, now, isBeat);
-    return true;
   }
 
   /** A version that it may reject yet is none that a heartbeat may have (protocol §4.11). */
   #hasAccepted({ id }: Item): boolean {
-    this.#outstanding ??= this.input.outstanding();
+    this.#outstanding ??= this.input.responses.outstandingAdditions();
     const unanswered = this.#outstanding.get(id);
     return unanswered === undefined || unanswered.isHeartbeat === true;
   }
@@ -356,9 +339,9 @@ class ResponseContent {
    * Whether the client keeps a resource for now that is gone: its removal is deferred, or waits. It gets its errors then. Of
    * what is deferred already nothing changes.
    */
-  keep({ item, has, resend }: Change, variant: Variant): boolean {
+  #keep({ item, has, resend }: Change, variant: Variant): boolean {
     const isKnown = has !== undefined && isDeferred(has) && isResource(has);
-    const { defers, waits, errorsSentUpTo, headAt: receivedAt, now: deferredAt } = this.input;
+    const { defers, waits, now: deferredAt } = this.input;
     const removed = isKnown ? has : { item, variant };
     const isKept = defers(removed);
     if (!isKept && !waits(removed)) return false;
@@ -366,8 +349,8 @@ class ResponseContent {
       ? has
       : {
           ...removed,
-          errorsSentUpTo: errorsSentUpTo?.(item),
-          receivedAt,
+          errorsSentUpTo: this.#errorsSentUpTo(item),
+          receivedAt: this.#headAt,
           deferredAt,
           ...(resend || this.#isRejected(item, variant) ? { mayBeDropped: true } : {}),
         };
@@ -377,7 +360,7 @@ class ResponseContent {
   }
 
   #isRejected({ id }: Item, variant: Variant): boolean {
-    const isRejected = this.input.isRejected(id, variant);
+    const isRejected = this.input.responses.isRejected(id, variant);
     this.#isOwn ||= isRejected;
     return isRejected;
   }
@@ -385,27 +368,26 @@ class ResponseContent {
   /**
    * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
    * something else now: a removal does not say for which it is. (`leavesDoubtful`: another variant that waits for this one.)
-   * A SotW client is sent what becomes known: it may have unsubscribed it and subscribed to it again (§3.5). True: it is in
-   * a complete state no more, where it was kept for now.
+   * A SotW client is sent what becomes known: it may have unsubscribed it and subscribed to it again (§3.5). A complete
+   * state does not have it any more, unless it is kept there for now.
    */
-  keepUnknown(change: Change): boolean {
+  #takeUnknown(change: Change): void {
     const { item, lastSent, has } = change;
     this.#isUnknownAgain ||= lastSent !== undefined && lastSent !== 'unknown';
-    if (!isVariant(lastSent)) return false;
-    const { encoding, view } = this.input;
-    const isDelta = encoding.protocol === 'delta';
-    if (!isDelta && view.complete)
-      return has !== undefined && isDeferred(has) && !this.keep(change, lastSent);
+    if (!isVariant(lastSent)) return;
+    if (this.#tellsAll) {
+      if (has !== undefined && isDeferred(has) && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
+      return;
+    }
     this.#retained.add(constrainedKey(lastSent.constraints, nameOf(item, lastSent)));
     const kept = has ?? { item, variant: lastSent };
-    this.#waiting.set(item.id, isDelta || kept.mayBeDropped ? kept : { ...kept, mayBeDropped: true });
-    return false;
+    this.#waiting.set(item.id, this.#isDelta || kept.mayBeDropped ? kept : { ...kept, mayBeDropped: true });
   }
 
   composed(response: EncodedResponse | undefined): Composed {
-    const { encoding, view, told, overlay } = this.input;
-    const tellsAll = encoding.protocol === 'sotw' && view.complete;
-    const left = [...(tellsAll ? [] : told(this.#isUnknownAgain)), ...this.#waiting, ...this.deferred];
+    const { view, position, overlay } = this.input;
+    const told = this.#tellsAll ? undefined : position?.toldIn(view, this.#isUnknownAgain);
+    const left = [...(told ?? []), ...this.#waiting, ...this.deferred];
     return {
       response,
       overlay: sameOr(overlay, overlayOf(left)),
@@ -419,13 +401,17 @@ class ResponseContent {
    * `before`: what the client has; undefined: nothing that is known. A locator client loses one variant, unless another of
    * its parameter sets still shows it.
    */
-  remove(item: Item, before: Variant | undefined): void {
+  #remove(item: Item, before: Variant | undefined): void {
+    if (!this.#isDelta) {
+      [this.#isNews, this.#removes] = [true, true];
+      return;
+    }
     this.#seen.add(item.id);
     const constrained =
       this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
     if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
     else if (item.locator) {
-      if (!this.#others.anyOther(item, 'unknown')) this.addMissing(item.spelling);
+      if (!this.#others.anyOther(item, 'unknown')) this.#addMissing(item.spelling);
     } else this.#postponed.push(() => this.#write(item.spelling, undefined));
   }
 
@@ -445,19 +431,19 @@ class ResponseContent {
    * One variant replaces another. A client that got constraints also gets the removal of the old variant (protocol
    * §5). If an alias led to a resource of another name before, that resource is removed too.
    */
-  replace(item: Item, before: Variant, now: Variant): void {
+  #replace(item: Item, before: Variant, now: Variant): void {
     const constrained = item.locator || this.input.encoding.constrained;
     if (before.name !== now.name || (constrained && before.constraints.key !== now.constraints.key))
-      this.remove(item, before);
+      this.#remove(item, before);
   }
 
   /** A subscribed name that is not there. */
-  addAbsent(item: Item): void {
+  #addAbsent(item: Item): void {
     const { view } = this.input;
     // The removal does not say for which parameter set: it waits until all are resolved.
     if (this.#others.anyOther(item, 'unknown')) return;
     if (item.locator || view.info.short !== 'vhds') {
-      this.remove(item, undefined);
+      this.#remove(item, undefined);
       return;
     }
     this.#seen.add(item.id);
@@ -469,28 +455,28 @@ class ResponseContent {
    * A locator client has several parameter sets for one name. The absence is sent once the name is resolved for all of
    * them. This one was unknown until now, so the absence for the others is due.
    */
-  addAbsentForOthers(item: Item): void {
+  #addAbsentForOthers(item: Item): void {
     if (!this.#others.anyOther(item, 'absent') || this.#others.anyOther(item, 'unknown')) return;
-    this.addMissing(item.spelling);
-    this.addErrorsOfOthers(item);
+    this.#addMissing(item.spelling);
+    this.#addErrorsOfOthers(item);
   }
 
   /** The absence of the other parameter sets was withheld until now, and with it the errors that say why. */
-  addErrorsOfOthers(item: Item): void {
+  #addErrorsOfOthers(item: Item): void {
     const { locator, spelling, name } = item;
     // Once for all of them, and when none is unknown any more: there may be thousands.
     if (!locator || this.#withErrors.has(spelling) || this.#others.anyOther(item, 'unknown')) return;
     this.#withErrors.add(spelling);
     for (const one of this.input.view.spelled(true, spelling, name))
       if (one.last.value === 'absent')
-        this.addErrors({ item: one, lastSent: 'unknown', has: this.input.overlay?.get(one.id) });
+        this.told.push({ item: one, lastSent: 'unknown', has: this.input.overlay?.get(one.id) });
   }
 
   /**
    * No variant matches one of the parameter sets of a locator client: removed_resource_names gets the name without
    * constraints (protocol §5). Once, even if several sets have no match.
    */
-  addMissing(spelling: string): void {
+  #addMissing(spelling: string): void {
     this.#postponed.push(() => this.#write(spelling, UNCONSTRAINED));
   }
 
@@ -507,7 +493,7 @@ class ResponseContent {
   addRequiredRemovals(): void {
     for (const { id, spelling, locator } of this.input.mustRemove) {
       if (this.#seen.has(id) || this.#kept(id) !== undefined) continue;
-      if (locator) this.addMissing(spelling);
+      if (locator) this.#addMissing(spelling);
       else this.#write(spelling, undefined);
     }
   }
@@ -526,39 +512,37 @@ class ResponseContent {
     return this.deferred.get(id) ?? this.#waiting.get(id);
   }
 
-  /** The errors of an item: if its removal was or is deferred, together with that (protocol §8). */
-  addErrors(told: Pick<Change, 'item' | 'lastSent' | 'has'>): void {
-    const ofDeferred = [told.has, this.#kept(told.item.id)];
-    if (ofDeferred.some((one) => one !== undefined && isDeferred(one))) this.#late.push(told);
-    else this.#addNewErrors(told);
+  writeErrors(): void {
+    const { view, overlay } = this.input;
+    for (const told of this.told) {
+      const kept = this.#kept(told.item.id);
+      const isListed = overlay === undefined || view.items.has(told.item.id);
+      if (isListed && (kept === undefined || !isDeferred(kept))) this.#addNewErrors(told);
+    }
+    if (this.#removes) this.#withholdErrors();
   }
 
   /** Who takes an error for what keeps a resource would not remove what this full state lacks (protocol §8.2). */
-  withholdErrors(): void {
+  #withholdErrors(): void {
     if (this.#keeping.size === 0) return;
     this.#untold = new Set(this.#keeping.values());
     const told = this.errors.filter((error) => !this.#keeping.has(error));
     this.errors.splice(0, this.errors.length, ...told);
   }
 
-  addErrorsOfDeferred(): void {
-    for (const told of this.#late) {
-      const { id } = told.item;
-      const kept = this.#kept(id);
-      const isKept = kept !== undefined && isDeferred(kept);
-      if (!isKept && this.input.view.items.has(id)) this.#addNewErrors(told);
-    }
+  #errorsSentUpTo(item: Item): number {
+    const { view, position } = this.input;
+    return position?.errorsSentUpTo(view, item) ?? -1;
   }
 
   /** The errors that the subscriber has not got yet. */
   #addNewErrors({ item, lastSent, has }: Pick<Change, 'item' | 'lastSent' | 'has'>): void {
-    const { errorsSentUpTo, view } = this.input;
-    if (errorsSentUpTo === undefined) return;
+    const { view } = this.input;
     const errors = view.resourceErrors(item);
     // Nearly always: this is on the way of each item of a client that moves.
     if (errors.length === 0) return;
     const held = has !== undefined && isDeferred(has) ? has.errorsSentUpTo : undefined;
-    const sent = held ?? errorsSentUpTo(item);
+    const sent = held ?? this.#errorsSentUpTo(item);
     for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
       if (!isNew || !this.#maySend(error, item)) continue;
@@ -604,10 +588,15 @@ class ResponseContent {
     version: string,
     resources = this.resources.length,
   ): EncodedResponse {
-    const { encoding, view } = this.input;
-    const complete = encoding.protocol === 'sotw' && view.complete;
     const nonce = String(serial);
-    const header = { serial, nonce, version, complete, resources, receivedAt: this.#receivedAt() };
+    const header = {
+      serial,
+      nonce,
+      version,
+      complete: this.#tellsAll,
+      resources,
+      receivedAt: this.#receivedAt(),
+    };
     return this.#record(header, {
       ...header,
       bytes,
@@ -634,8 +623,8 @@ class ResponseContent {
    * that earlier responses deferred have the time of their own updates.
    */
   #receivedAt(): number | undefined {
-    const { headAt, overlay } = this.input;
-    if (headAt !== undefined || overlay === undefined) return headAt;
+    const { overlay } = this.input;
+    if (this.#headAt !== undefined || overlay === undefined) return this.#headAt;
     let newest: number | undefined;
     for (const [id, { receivedAt = 0 }] of overlay) {
       if (receivedAt > (newest ?? 0) && this.#kept(id) === undefined) newest = receivedAt;

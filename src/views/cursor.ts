@@ -22,26 +22,15 @@ import type { Payer } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import {
-  type Change,
-  changesOf,
   changeToResend,
   hasExpired,
-  newcomer,
   type RejectedChange,
   rejectedChanges,
-  type Stand,
   shownOf,
   withDoubts,
 } from './changes.ts';
 import { bytesOfGone, Claims, nothingCovered } from './claims.ts';
-import {
-  type CompositionInput,
-  composeDelta,
-  composeSotw,
-  contentVersionOf,
-  retryInput,
-  showsAll,
-} from './composition.ts';
+import { type CompositionInput, compose, contentVersionOf, showsAll } from './composition.ts';
 import { holdings, type Item, leavesDoubtful } from './item.ts';
 import {
   answersIn,
@@ -245,8 +234,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // What differs by names that nobody has is one response.
     const view = this.#view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
-    const input = { ...this.#input(newcomer(view)), firstResponseDue: true, lastSerial: beforeAll };
-    const composed = composeSotw(input, changesOf(newcomer(view)));
+    const composed = compose({ ...this.#input(none), view, firstResponseDue: true });
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
     if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
@@ -485,8 +473,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
-      const response =
-        change && this.#compose(retryInput(this.#input(newcomer(this.#view))), [change]).response;
+      const nothingElse = { position: undefined, overlay: undefined, firstResponseDue: false };
+      const response = change && compose({ ...this.#input(none), ...nothingElse }, change).response;
       if (response !== undefined) return response;
     }
     return undefined;
@@ -575,39 +563,20 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (known !== undefined && !this.responses.rejects(known)) return known;
     const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
     const { absent, left: due } = answersIn(this.#due, view);
-    const stand = this.#stand(covered.kept);
-    const { overlay } = stand;
+    const from = this.#input(covered.kept);
+    const { overlay } = from;
     const isHiding = this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : undefined;
     const input = {
-      ...this.#input(stand),
+      ...from,
       defers: (one: RetainedResource) => deferred?.has(one.item.id) ?? this.#defers(one, defers),
       waits: (one: RetainedResource) => isHiding?.(one) === true && this.#mayStay(one),
       mustRemove: [...covered.named, ...absent],
     };
-    const composed = this.#pool.timed(() => this.#compose(input, changesOf(stand)));
+    const composed = this.#pool.timed(() => compose(input));
     if (step === undefined) return { ...composed, claims: covered.left, due };
     if (!composed.isOwn && composed.response?.timeDependent !== true && view.isShared)
       view.shared.add(step, composed);
     return composed;
-  }
-
-  /** `kept`: what it said that it has, and is gone. */
-  #stand(kept: readonly RetainedResource[]): Stand {
-    const [view, position, claims] = [this.#view, this.#position, this.#claims];
-    const beside = position?.besideIn(view);
-    const isHere = position?.view === view && position.revision >= 0;
-    return {
-      view,
-      position,
-      overlay:
-        kept.length === 0
-          ? beside
-          : new Map([...kept.map((one) => [one.item.id, one] as const), ...(beside ?? none)]),
-      claims,
-      again: [this.#resend, this.#due],
-      timersAt: this.#timersAt,
-      allItems: !isHere || claims !== undefined || (beside !== undefined && view.forms.length > 1),
-    };
   }
 
   /** Ids of the removals that are deferred, of those since its position and of what earlier responses deferred. */
@@ -625,38 +594,32 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #mayStay({ item, variant }: RetainedResource): boolean {
-    return !hasExpired(variant, this.#timersAt) && this.#view.admits(variant, item.parameters);
+    const isOver = this.encoding.ttl && hasExpired(variant, this.#pool.options.clock.monotonic());
+    return !isOver && this.#view.admits(variant, item.parameters);
   }
 
-  /** What was to live until then the client's own timers have ended. */
-  get #timersAt(): number {
-    return this.encoding.ttl ? this.#pool.options.clock.monotonic() : Number.NEGATIVE_INFINITY;
-  }
-
-  #input({ view, position, overlay, allItems }: Stand): CompositionInput {
-    const isHere = position?.view === view;
+  /** `kept`: what the client said that it has, and is gone. */
+  #input(kept: readonly RetainedResource[]): CompositionInput {
+    const [view, position, claims] = [this.#view, this.#position, this.#claims];
+    const beside = position?.besideIn(view);
+    const ofEarlier = kept.map((one) => [one.item.id, one] as const);
+    const isHere = position?.view === view && position.revision >= 0;
     return {
       view,
+      position,
+      overlay: kept.length === 0 ? beside : new Map([...ofEarlier, ...(beside ?? none)]),
+      claims,
+      again: [this.#resend, this.#due],
       encoding: this.encoding,
-      lastSerial: this.responses.lastSerial,
       now: this.#pool.options.clock.monotonic(),
+      allItems: !isHere || claims !== undefined || (beside !== undefined && view.forms.length > 1),
+      responses: this.responses,
       controlPlane: this.#pool.options.controlPlane,
-      allItems,
-      headAt: isHere && position.revision < view.head ? view.headAt : undefined,
-      errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
-      isRejected: (id, variant) => this.responses.isRejected(id, variant),
-      outstanding: () => this.responses.outstandingAdditions(),
       defers: () => false,
       waits: () => false,
-      overlay,
-      told: (isUnknownAgain) => position?.toldIn(view, isUnknownAgain) ?? none,
       firstResponseDue: this.#mustSendEmpty(),
       mustRemove: none,
     };
-  }
-
-  #compose(input: CompositionInput, changes: Iterable<Change>): Composed {
-    return this.#isDelta ? composeDelta(input, changes) : composeSotw(input, changes);
   }
 
   #has(id: string): boolean {
