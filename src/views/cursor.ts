@@ -67,6 +67,12 @@ interface Move extends Composed {
 }
 
 /**
+ * What a cursor has to say. `removals`: that are deferred, and may go by now. `silent`: nothing but these until its view
+ * changes or its client asks for more.
+ */
+type News = 'none' | 'removals' | 'silent' | 'some';
+
+/**
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
  * is due to it besides the changes since then. `#reconcile` makes the response of that. Clients with the same position and
  * overlay share it, unless something is due to one of them. SotW and delta differ in how a response is written, and in what
@@ -96,9 +102,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #answeredAt: number | undefined;
   /** Wildcards and globs, by their ids, whose first response is due: it is sent even if it is empty. */
   #awaited: ReadonlySet<string>;
-  #behind = false;
-  /** It is behind, but has nothing to say until its view changes or its client asks for more, or only deferred removals. */
-  #silent: 'altogether' | 'but for removals' | undefined;
+  #news: News = 'none';
   #coalesced = 0;
   resumed = false;
   /** What the first request said, until a response has covered it. */
@@ -126,7 +130,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#awaited = withIds(noIds, selection.collections);
     this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
     this.#view.join(this);
-    this.#markBehind(true);
+    this.#says('some');
     this.#oweGlobs(selection.collections);
   }
 
@@ -148,13 +152,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get pending(): boolean {
-    return this.#retries !== undefined || this.#claims !== undefined || this.#hasNews;
+    const hasMore = this.#news === 'some' || this.#news === 'silent';
+    return this.#retries !== undefined || this.#claims !== undefined || hasMore;
   }
 
   get due(): boolean {
     // A wildcard that is added later holds up nothing: what changes beside it is due.
-    const awaits = this.#silent !== undefined || (this.#position === undefined && this.#awaitsFirstAnswer());
-    return this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !awaits);
+    const awaits = this.#position === undefined && this.#awaitsFirstAnswer();
+    return this.#retries !== undefined || (this.#news === 'some' && !this.#isHeldBack() && !awaits);
   }
 
   /** What a SotW client has from an earlier stream is as good as a response. */
@@ -285,7 +290,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
     }
     this.#owe(mustAnswer);
-    if (mustAnswer.length > 0) this.#markBehind(true);
+    if (mustAnswer.length > 0) this.#says('some');
   }
 
   resend(canonical: ResendItems): void {
@@ -294,17 +299,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#oweUnknown(added);
     const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
-    if (empty.length > 0) this.#markBehind(true);
+    if (empty.length > 0) this.#says('some');
     // What the client does not have is sent anyway.
     if (!added.values().some((id) => isVariant(this.#lastSent(id)))) return;
     if (this.#resend === undefined) this.#resend = added;
     else if (this.#resend !== added) this.#resendAlone(added);
-    this.#markBehind(true);
+    this.#says('some');
   }
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && this.#behind && !this.#isHeldBack())
+    if (response === undefined && this.#news !== 'none' && !this.#isHeldBack())
       response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
@@ -345,7 +350,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   close(): void {
     this.#claims = undefined;
-    this.#markBehind(false);
+    this.#says('none');
     const anchor = this.#position?.view;
     this.#position = undefined;
     this.#payForEarlier();
@@ -357,7 +362,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** The view changed. */
   invalidated(): void {
-    this.#markBehind(true);
+    this.#says('some');
   }
 
   /** Whether a response may hold a part of what the client subscribes to. A complete one deletes what is missing. */
@@ -376,11 +381,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const added = selection.collections.filter((selected) => !old.selection.has(entryId(selected)));
     const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
     this.#awaited = withIds(noIds, [...left, ...added]);
-    this.#markBehind(false);
+    this.#says('none');
     this.#view = this.#pool.view(selection, access, old.selection);
     this.#view.join(this, old);
     this.#view.release(this);
-    this.#markBehind(true);
+    this.#says('some');
     if (this.#position?.view === old) old.anchor(this);
     old.quit(this);
     this.#pool.leave(old);
@@ -398,7 +403,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       collections.filter(({ selector }) => selector === WILDCARD),
     );
     this.#resendAlone([...ids, ...itemsOf(this.#view, new Set(collections))]);
-    this.#markBehind(true);
+    this.#says('some');
     this.#oweGlobs(collections);
     this.#oweUnknown(ids);
   }
@@ -424,16 +429,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     for (const one of selected) this.#due.set(entryId(one), one);
   }
 
-  #markBehind(behind: boolean): void {
-    this.#silent = undefined;
-    if (this.#behind === behind || this.polls === 'class') return;
-    this.#behind = behind;
-    this.#view.behind += behind ? 1 : -1;
+  #says(news: News): void {
+    if (this.polls === 'class') return;
+    this.#view.behind += Number(news !== 'none') - Number(this.#news !== 'none');
+    this.#news = news;
   }
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
-    if (this.#silent === 'altogether') return true;
+    if (this.#news === 'silent' && !this.#isDeferring) return true;
     if (!this.#isDelta) return this.#waitsForState();
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
@@ -450,12 +454,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const isHeld = ({ id, spelling }: Item): boolean =>
       this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id) || moved?.has(id) === true;
     return unresolvedNames.values().some(isHeld);
-  }
-
-  /** More than that deferred removals may be sent now. */
-  get #hasNews(): boolean {
-    const hasMore = !this.#isDeferring || this.#due !== undefined || this.#resend !== undefined;
-    return this.#behind && (hasMore || this.positionIn(this.#view) !== this.#view.head);
   }
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
@@ -493,7 +491,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     this.#isDeferring = isDeferring;
     if (response === undefined && this.#awaitsFirstAnswer()) {
-      this.#silent = isDeferring ? 'but for removals' : 'altogether';
+      this.#says(isDeferring && this.#news === 'removals' ? 'removals' : 'silent');
       if (this.#position === undefined && !isDeferring) return undefined;
       this.#position ??= new Position(this.#view, -1);
       this.#position.defer(move.overlay);
@@ -522,7 +520,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     else this.#position = new Position(view, view.head, overlay, untold);
     this.#resend = untold;
     if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
-    this.#markBehind(this.#isDeferring || untold !== undefined);
+    const left = this.#isDeferring ? 'removals' : 'none';
+    this.#says(untold === undefined ? left : 'some');
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.release(this);
