@@ -8,7 +8,7 @@ import type { ChangedVariant, Encoding, ResendItems } from '../model/subscriptio
 import { isGlob } from '../model/xdstp.ts';
 import type { Claims } from './claims.ts';
 import { type Item, nameOf, sentName } from './item.ts';
-import { answeredIn, Coverage, itemsOf, type Position, valueIn } from './position.ts';
+import { answeredIn, Coverage, type Due, itemsOf, type Position, valueIn } from './position.ts';
 import {
   type Has,
   isDeferred,
@@ -113,8 +113,9 @@ export interface Stand {
   /** What it has that the position does not say, by the ids of items of the view. */
   readonly overlay: Overlay | undefined;
   readonly claims: Pick<Claims, 'versionOf'> | undefined;
-  /** What is sent again: shared with others, and for it alone. */
-  readonly again: readonly (Pick<ReadonlySet<string>, 'has' | 'keys'> | undefined)[];
+  /** What is sent to it again, as to others, and what is due to it alone. */
+  readonly resend: ResendItems | undefined;
+  readonly due: Due | undefined;
   readonly encoding: Encoding;
   /** By `Clock.monotonic()`. */
   readonly now: number;
@@ -124,13 +125,13 @@ export interface Stand {
 
 /** What the head is for a client: of each item that it may be news of, once. */
 export function* changesOf(stand: Stand): Iterable<Change> {
-  const { view, position, overlay, again, allItems } = stand;
+  const { view, position, overlay, resend, due, allItems } = stand;
   const isWithheld = allItems ? position?.withheld() : undefined;
   const from = position?.revision ?? -1;
   for (const item of allItems ? view.items.values() : view.changedSince(from))
     yield changeOf(stand, item, item.last.value, isWithheld);
   if (!allItems) {
-    const besides = new Set([...again, overlay].flatMap((ids) => [...(ids?.keys() ?? none)]));
+    const besides = new Set([resend, due, overlay].flatMap((ids) => [...(ids?.keys() ?? none)]));
     for (const id of besides) {
       const item = view.items.get(id);
       if (item !== undefined && item.last.revision <= from) yield changeOf(stand, item, item.last.value);
@@ -145,7 +146,7 @@ export function* changesOf(stand: Stand): Iterable<Change> {
 }
 
 function changeOf(
-  { view, position, overlay, claims, again, encoding, now: at }: Stand,
+  { view, position, overlay, claims, resend, due, encoding, now: at }: Stand,
   item: Item,
   now: Value,
   isWithheld?: (id: string) => boolean,
@@ -158,7 +159,7 @@ function changeOf(
     now,
     lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
     clientVersion: claims?.versionOf(spelling),
-    resend: has?.mayBeDropped === true || again.some((ids) => ids?.has(id) === true),
+    resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
     has,
   };
   // What comes back while its removal is deferred.

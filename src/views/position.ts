@@ -129,8 +129,16 @@ export class Position {
     return this.view === view ? this.overlay : overlayOf(this.#resourcesIn(view));
   }
 
-  #resourcesIn(view: View): IteratorObject<readonly [string, RetainedResource], undefined> {
-    return movedInto(view, this.view.selection, this.#resources());
+  /** The resources that the client has: locators may have other parameters in a view, and so other ids. */
+  *#resourcesIn(view: View): IteratorObject<readonly [string, RetainedResource], undefined> {
+    const targetsOf = movedLocators(this.view.selection, view.selection);
+    for (const [id, retained] of this.#resources()) {
+      const { item } = retained;
+      const targets = view.items.has(id) ? none : targetsOf(item);
+      const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
+      if (target === undefined) yield [id, retained];
+      else yield [target.id, { ...retained, item: { ...item, ...target } }];
+    }
   }
 
   /** What the resources that the client has refer to. */
@@ -158,7 +166,7 @@ export class Position {
     );
   }
 
-  /** Those of `resourcesIn` if locators may have other parameters there, and so other ids. */
+  /** `besideIn`, if locators may have other parameters there, and so other ids. */
   movedInto(view: View): Overlay | undefined {
     return this.view !== view && view.forms.some(({ locator }) => locator) ? this.besideIn(view) : undefined;
   }
@@ -169,11 +177,7 @@ export class Position {
    */
   movedTo(view: View): Position {
     const isWithheld = this.withheld();
-    const coverage = new Coverage(view);
-    // A client drops what it does not select any more as it unsubscribes that.
-    const has = new Map<string, Has>(
-      this.#resourcesIn(view).filter(([id, one]) => view.selection.has(id) || coverage.of(one) !== 'none'),
-    );
+    const has = new Map<string, Has>(this.#resourcesIn(view).filter(isSelectedIn(view)));
     for (const item of view.items.values()) {
       const { id } = item;
       const resource = has.get(id);
@@ -196,13 +200,10 @@ export class Position {
    * has dropped it (protocol §4.5). `sent`: what outstanding responses add.
    */
   addOutstanding(sent: ReadonlyMap<string, RetainedResource>, view: View): void {
-    const coverage = new Coverage(view);
     const maybe = sent
       .entries()
-      .filter(
-        ([id, one]) =>
-          !isVariant(this.lastSent(id)) && (view.selection.has(id) || coverage.of(one) !== 'none'),
-      )
+      .filter(([id]) => !isVariant(this.lastSent(id)))
+      .filter(isSelectedIn(view))
       .map(([id, one]) => [id, { ...one, ...this.overlay?.get(id), mayBeDropped: true }] as const);
     this.overlay = overlayOf([...(this.overlay ?? none), ...maybe]);
   }
@@ -232,14 +233,12 @@ export class Position {
    */
   defer(then: Overlay | undefined): void {
     const { overlay } = this;
-    const left = [...(overlay ?? none)].filter(([, one]) => !isDeferred(one) || !this.#shows(one));
+    const shows = (item: Item | undefined): boolean => isVariant(item && valueAt(item, this.revision));
+    const left = [...(overlay ?? none)].filter(
+      ([id, one]) => !isDeferred(one) || !shows(this.view.items.get(id)),
+    );
     const deferred = [...(then ?? none)].filter(([, one]) => isDeferred(one));
     this.overlay = sameOr(overlay, overlayOf([...left, ...deferred]));
-  }
-
-  #shows({ item: { id } }: Has): boolean {
-    const item = this.view.items.get(id);
-    return item !== undefined && isVariant(valueAt(item, this.revision));
   }
 
   /** The resources that the client has, by their ids in its view. What it has besides comes last, and counts. */
@@ -270,20 +269,10 @@ export class Position {
   }
 }
 
-/** Resources that a client has of an earlier selection, by their ids in a view. */
-function* movedInto<Has extends RetainedResource>(
-  view: View,
-  before: Selection,
-  resources: Iterable<readonly [string, Has]>,
-): IteratorObject<readonly [string, Has], undefined> {
-  const targetsOf = movedLocators(before, view.selection);
-  for (const [id, retained] of resources) {
-    const { item } = retained;
-    const targets = view.items.has(id) ? none : targetsOf(item);
-    const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
-    if (target === undefined) yield [id, retained];
-    else yield [target.id, { ...retained, item: { ...item, ...target } }];
-  }
+/** What a view's selection names or covers. A client drops the rest as it unsubscribes that (protocol §4.5). */
+function isSelectedIn(view: View): (entry: readonly [string, RetainedResource]) => boolean {
+  const coverage = new Coverage(view);
+  return ([id, one]) => view.selection.has(id) || coverage.of(one) !== 'none';
 }
 
 /**
