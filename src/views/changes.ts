@@ -126,10 +126,9 @@ export interface Stand {
 /** What the head is for a client: of each item that it may be news of, once. */
 export function* changesOf(stand: Stand): Iterable<Change> {
   const { view, position, overlay, resend, due, allItems } = stand;
-  const isWithheld = allItems ? position?.withheld() : undefined;
   const from = position?.revision ?? -1;
   for (const item of allItems ? view.items.values() : view.changedSince(from))
-    yield changeOf(stand, item, item.last.value, isWithheld);
+    yield changeOf(stand, item, item.last.value);
   if (!allItems) {
     const besides = new Set([resend, due, overlay].flatMap((ids) => [...(ids?.keys() ?? none)]));
     for (const id of besides) {
@@ -149,15 +148,13 @@ function changeOf(
   { view, position, overlay, claims, resend, due, encoding, now: at }: Stand,
   item: Item,
   now: Value,
-  isWithheld?: (id: string) => boolean,
 ): Change {
   const { id, spelling } = item;
   const has = overlay?.get(id);
-  const lastSent = has?.variant ?? position?.lastSentOf(item, view);
   const change = {
     item,
     now,
-    lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
+    lastSent: has?.variant ?? position?.lastSentOf(item, view),
     clientVersion: claims?.versionOf(spelling),
     resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
     has,

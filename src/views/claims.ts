@@ -77,10 +77,10 @@ export class Claims {
   coveredIn(view: View, lastSent: (id: string) => Value | undefined) {
     const left = new Map(this.#versions);
     let gone: string[] = [];
-    const others = new OtherParameterSets(view, view.head);
+    const others = new OtherParameterSets(view);
     // Its absence is withheld too (protocol §5.10): what says so later must know that the client has it.
     const isOpen = (item: Item): boolean =>
-      item.last.value === 'unknown' || (item.last.value === 'absent' && others.anyOther(item, 'unknown'));
+      item.last.value === 'unknown' || (item.last.value === 'absent' && others.anyUnknown(item));
     for (const item of view.items.values()) {
       const { spelling, locator, last } = item;
       if (!left.has(spelling) || isOpen(item)) continue;

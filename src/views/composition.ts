@@ -3,6 +3,7 @@ import { resourceName, type Serial, serial } from '../model/brand.ts';
 import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import { onceFor } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import { isCollection } from '../model/selection.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
@@ -38,7 +39,7 @@ import {
   overlayOf,
   type ResponseHeader,
   type RetainedResource,
-  sameOr,
+  sharedOverlay,
 } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -199,8 +200,6 @@ class ResponseContent {
   readonly #changed: ChangedVariant[] = [];
   /** What the client keeps for other reasons: as nothing is known of it, or of what it would turn to. */
   readonly #waiting = new Map<string, Has>();
-  /** Something that it was told of is unknown now. */
-  #isUnknownAgain = false;
   /** Of what errors are told. They are written last: those of what is kept for now are sent with its removal. */
   readonly told: Pick<Change, 'item' | 'lastSent' | 'has'>[] = [];
   /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
@@ -216,8 +215,6 @@ class ResponseContent {
   readonly #keeping = new Map<OutgoingError, string>();
   /** The errors of locators in it, by `constrainedKey`. */
   readonly #errors = new Set<string>();
-  /** Spellings of locators whose errors are in it for all parameter sets. */
-  readonly #withErrors = new Set<string>();
   /** Removals are written last: only then is it known what else is in the response. */
   readonly #postponed: (() => void)[] = [];
   #timeDependent = false;
@@ -230,7 +227,7 @@ class ResponseContent {
     this.#isDelta = encoding.protocol === 'delta';
     this.#tellsAll = !this.#isDelta && view.complete;
     this.#headAt = position?.view === view && position.revision < view.head ? view.headAt : undefined;
-    this.#others = new OtherParameterSets(view, view.head);
+    this.#others = new OtherParameterSets(view);
   }
 
   get isDue(): boolean {
@@ -241,25 +238,22 @@ class ResponseContent {
   }
 
   take(change: Change): void {
-    const { item, now, lastSent } = change;
+    const { now } = change;
     if (isVariant(now)) this.#takeVariant(change, now);
     else if (now === 'absent') this.#takeAbsence(change);
     else this.#takeUnknown(change);
-    if (!this.#isDelta && !this.input.allItems && lastSent === 'unknown') this.#addErrorsOfOthers(item);
   }
 
   /** What the view shows now, unless the client has it; and in delta the removal of what it had instead. */
   #takeVariant(change: Change, now: Variant): void {
-    const { encoding, allItems } = this.input;
     const { item, lastSent, clientVersion } = change;
     this.#addChanged(change, now);
     if (!this.#isDelta) return;
     if (isVariant(lastSent)) this.#replace(item, lastSent, now);
-    else if (!allItems && lastSent === 'unknown' && item.named) this.#addAbsentForOthers(item);
     if (clientVersion === undefined || now.constraints.key === '') return;
     // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
     // version shows that it has exactly this variant.
-    const constrained = item.locator || encoding.constrained;
+    const constrained = item.locator || this.input.encoding.constrained;
     if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) this.#addMissing(item.spelling);
   }
 
@@ -271,12 +265,14 @@ class ResponseContent {
     if (isVariant(lastSent)) {
       const isTaken = this.#isDelta || view.complete;
       if (isTaken && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
-    } else if (!this.#isDelta) this.#isNews ||= view.complete && lastSent !== 'absent' && item.named;
-    else if (clientVersion !== undefined) this.#remove(item, undefined);
-    else if (!encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
-      this.#addAbsent(item);
-      if (lastSent !== 'absent') this.#addErrorsOfOthers(item);
+      return;
     }
+    const isTold = lastSent === 'absent';
+    // The removal, or an error, does not say for which parameter set: it waits until all are resolved.
+    if (!isTold && this.#others.anyUnknown(item)) this.#waiting.set(item.id, withheld(item));
+    if (!this.#isDelta) this.#isNews ||= view.complete && !isTold && item.named;
+    else if (clientVersion !== undefined) this.#remove(item, undefined);
+    else if (!encoding.absencesUnsaid && item.named && (resend || !isTold)) this.#addAbsent(item);
   }
 
   /** What is new to the subscriber, or must be sent again. A complete state has it anyway. */
@@ -373,7 +369,6 @@ class ResponseContent {
    */
   #takeUnknown(change: Change): void {
     const { item, lastSent, has } = change;
-    this.#isUnknownAgain ||= lastSent !== undefined && lastSent !== 'unknown';
     if (!isVariant(lastSent)) return;
     if (this.#tellsAll) {
       if (has !== undefined && isDeferred(has) && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
@@ -385,12 +380,11 @@ class ResponseContent {
   }
 
   composed(response: EncodedResponse | undefined): Composed {
-    const { view, position, overlay } = this.input;
-    const told = this.#tellsAll ? undefined : position?.toldIn(view, this.#isUnknownAgain);
-    const left = [...(told ?? []), ...this.#waiting, ...this.deferred];
+    const { view, overlay } = this.input;
+    const left = overlayOf([...this.#waiting, ...this.deferred]);
     return {
       response,
-      overlay: sameOr(overlay, overlayOf(left)),
+      overlay: left && sharedOverlay(view, overlay, left),
       isDeferring: this.deferred.size > 0,
       untold: this.#untold,
       isOwn: this.#isOwn,
@@ -411,7 +405,7 @@ class ResponseContent {
       this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
     if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
     else if (item.locator) {
-      if (!this.#others.anyOther(item, 'unknown')) this.#addMissing(item.spelling);
+      if (!this.#others.anyUnknown(item)) this.#addMissing(item.spelling);
     } else this.#postponed.push(() => this.#write(item.spelling, undefined));
   }
 
@@ -440,8 +434,7 @@ class ResponseContent {
   /** A subscribed name that is not there. */
   #addAbsent(item: Item): void {
     const { view } = this.input;
-    // The removal does not say for which parameter set: it waits until all are resolved.
-    if (this.#others.anyOther(item, 'unknown')) return;
+    if (this.#others.anyUnknown(item)) return;
     if (item.locator || view.info.short !== 'vhds') {
       this.#remove(item, undefined);
       return;
@@ -449,27 +442,6 @@ class ResponseContent {
     this.#seen.add(item.id);
     this.#named.add(item.spelling);
     this.resources.push(unresolvableAlias(view, item));
-  }
-
-  /**
-   * A locator client has several parameter sets for one name. The absence is sent once the name is resolved for all of
-   * them. This one was unknown until now, so the absence for the others is due.
-   */
-  #addAbsentForOthers(item: Item): void {
-    if (!this.#others.anyOther(item, 'absent') || this.#others.anyOther(item, 'unknown')) return;
-    this.#addMissing(item.spelling);
-    this.#addErrorsOfOthers(item);
-  }
-
-  /** The absence of the other parameter sets was withheld until now, and with it the errors that say why. */
-  #addErrorsOfOthers(item: Item): void {
-    const { locator, spelling, name } = item;
-    // Once for all of them, and when none is unknown any more: there may be thousands.
-    if (!locator || this.#withErrors.has(spelling) || this.#others.anyOther(item, 'unknown')) return;
-    this.#withErrors.add(spelling);
-    for (const one of this.input.view.spelled(true, spelling, name))
-      if (one.last.value === 'absent')
-        this.told.push({ item: one, lastSent: 'unknown', has: this.input.overlay?.get(one.id) });
   }
 
   /**
@@ -570,7 +542,7 @@ class ResponseContent {
   #maySend(error: StoredResourceError, item: Item): boolean {
     if (error.code !== Code.NOT_FOUND) return true;
     if (isVariant(item.last.value)) return this.input.encoding.protocol === 'sotw';
-    return !this.#others.anyOther(item, 'unknown');
+    return !this.#others.anyUnknown(item);
   }
 
   /** It was kept from the subscriber until now, when the absence of the item is new to it. */
@@ -647,6 +619,9 @@ function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource
     bodiless: true,
   };
 }
+
+/** An absence that a client is not told of yet: it is the same for all. */
+const withheld = onceFor((item: Item): Has => ({ item, variant: 'unknown' }));
 
 const constrainedKey = ({ key }: Constraints, name: string): string => `=${key} ${name}`;
 

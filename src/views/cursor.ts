@@ -612,7 +612,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       due: this.#due,
       encoding: this.encoding,
       now: this.#pool.options.clock.monotonic(),
-      allItems: !isHere || claims !== undefined || (beside !== undefined && view.forms.length > 1),
+      allItems: !isHere || claims !== undefined,
       responses: this.responses,
       controlPlane: this.#pool.options.controlPlane,
       defers: () => false,

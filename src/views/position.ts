@@ -21,6 +21,7 @@ import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
 import {
+  areSame,
   type Has,
   isDeferred,
   isResource,
@@ -28,7 +29,6 @@ import {
   onceAtHead,
   overlayOf,
   type RetainedResource,
-  sameOr,
 } from './shared-responses.ts';
 import type { View } from './view.ts';
 
@@ -75,10 +75,10 @@ export class Position {
 
   /** What the client was last sent of an item. */
   lastSent(id: string): Value | undefined {
+    const has = this.overlay?.get(id);
+    if (has !== undefined && !isDeferred(has)) return has.variant;
     const item = this.view.items.get(id);
-    const value = item === undefined ? undefined : valueAt(item, this.revision);
-    if (isVariant(value) || value === 'absent') return value;
-    return this.overlay?.get(id)?.variant ?? value;
+    return (item && valueAt(item, this.revision)) ?? has?.variant;
   }
 
   /** The same of an item of a view, without what it has besides. */
@@ -176,7 +176,6 @@ export class Position {
    * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).
    */
   movedTo(view: View): Position {
-    const isWithheld = this.withheld();
     const has = new Map<string, Has>(this.#resourcesIn(view).filter(isSelectedIn(view)));
     for (const item of view.items.values()) {
       const { id } = item;
@@ -186,7 +185,7 @@ export class Position {
         if (!isDeferred(resource))
           has.set(id, { ...resource, errorsSentUpTo: this.errorsSentUpTo(view, item) });
       } else if (
-        (variant === 'absent' && view.selection.has(id) && !isWithheld(id)) ||
+        (variant === 'absent' && view.selection.has(id)) ||
         (variant === 'unknown' && view.resourceErrors(item).length > 0)
       )
         has.set(id, { item, variant, errorsSentUpTo: this.errorsSentUpTo(view, item) });
@@ -209,25 +208,6 @@ export class Position {
   }
 
   /**
-   * Of the absences that are withheld at the head of a view, those that the client was told. In one view they are withheld
-   * from all alike, but for those told before another set was unknown again: `isUnknownAgain`.
-   */
-  *toldIn(view: View, isUnknownAgain: boolean): Iterable<readonly [string, Has]> {
-    const wasTold =
-      isUnknownAgain ||
-      this.view !== view ||
-      this.overlay?.values().some(({ variant }) => variant === 'absent') === true;
-    if (!wasTold || view.forms.length === 1) return;
-    const [isWithheld, isWithheldNow] = [this.withheld(), new Position(view, view.head).withheld()];
-    for (const item of view.items.values()) {
-      const { id } = item;
-      if (!isWithheldNow(id) || this.lastSent(id) !== 'absent' || isWithheld(id)) continue;
-      const known = this.view === view ? this.overlay?.get(id) : undefined;
-      yield [id, known ?? { item, variant: 'absent', errorsSentUpTo: view.head }];
-    }
-  }
-
-  /**
    * At a client that stays here: the removals that are deferred then. Their time has begun. What came back since the client
    * has, as this says.
    */
@@ -238,7 +218,8 @@ export class Position {
       ([id, one]) => !isDeferred(one) || !shows(this.view.items.get(id)),
     );
     const deferred = [...(then ?? none)].filter(([, one]) => isDeferred(one));
-    this.overlay = sameOr(overlay, overlayOf([...left, ...deferred]));
+    const now = overlayOf([...left, ...deferred]);
+    if (!areSame(overlay, now)) this.overlay = now;
   }
 
   /** The resources that the client has, by their ids in its view. What it has besides comes last, and counts. */
@@ -248,24 +229,6 @@ export class Position {
       if (isVariant(variant) && this.overlay?.has(item.id) !== true) yield [item.id, { item, variant }];
     }
     for (const [id, has] of this.overlay ?? none) if (isResource(has)) yield [id, has];
-  }
-
-  /**
-   * A locator client gets the absence of a name without constraints, which does not say for which parameters. So it is
-   * withheld while the name is unknown for other parameters of this client (protocol §5.10). These are the absences that
-   * were withheld at this position, by the ids of items:
-   *
-   *     x {dev} absent, x {prod} unknown                 →  withheld
-   *     x {dev} absent and told, then x {prod} is added  →  told: it is in the overlay
-   */
-  withheld(): (id: string) => boolean {
-    const { view, revision } = this;
-    if (view.forms.length === 1) return () => false;
-    const others = new OtherParameterSets(view, revision);
-    return (id) => {
-      const item = this.overlay?.get(id)?.variant === 'absent' ? undefined : view.items.get(id);
-      return item !== undefined && valueAt(item, revision) === 'absent' && others.anyOther(item, 'unknown');
-    };
   }
 }
 
@@ -296,26 +259,30 @@ export function shownOtherwise(item: Item, view: View): boolean {
 }
 
 /**
- * What a view shows at a revision of one name for the other parameter sets of the same client. Computed once for each spelling,
- * because a client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
+ * What a view shows of one name for the other parameter sets of the same client. Computed once for each spelling, because a
+ * client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
  */
 export class OtherParameterSets {
   readonly #view: View;
-  readonly #revision: number;
   readonly #plain = new Map<string, ReturnType<typeof stateOf>>();
   readonly #located = new Map<string, ReturnType<typeof stateOf>>();
 
-  constructor(view: View, revision: number) {
+  constructor(view: View) {
     this.#view = view;
-    this.#revision = revision;
   }
 
-  /** Whether the same locator with other parameters is `unknown` or `absent`. The item need not be in the view. */
-  anyOther(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>, value: 'unknown' | 'absent'): boolean {
+  /**
+   * Whether the same locator with other parameters is unknown. A locator client gets the absence of a name without
+   * constraints, which does not say for which parameters, so it is withheld then (protocol §5.10). The item need not be in the
+   * view.
+   *
+   *     x {dev} absent, x {prod} unknown                 →  withheld: it has an overlay, where it is unknown
+   *     x {dev} absent and told, then x {prod} is added  →  told, as the position says
+   */
+  anyUnknown(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>): boolean {
     if (!item.locator || this.#view.forms.length === 1) return false;
-    const shown = this.#view.items.get(item.id);
-    const own = shown && valueAt(shown, this.#revision);
-    return this.#of(true, item.spelling, item.name)[value] > (own === value ? 1 : 0);
+    const own = this.#view.items.get(item.id)?.last.value;
+    return this.#of(true, item.spelling, item.name).unknown > (own === 'unknown' ? 1 : 0);
   }
 
   /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
@@ -326,7 +293,7 @@ export class OtherParameterSets {
         // Nearly every client has one parameter set.
         const now =
           only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;
-        const value = now && valueAt(now, this.#revision);
+        const value = now?.last.value;
         return isVariant(value) && isSame(value, variant, constrained);
       }
       const { names, variants } = this.#of(locator, spelled, canonical);
@@ -338,7 +305,7 @@ export class OtherParameterSets {
       const canonical = resourceName(alias);
       if (shows(alias, canonical)) return true;
       return this.#view.respelled(canonical).some((other) => {
-        const value = other.locator === locator ? valueAt(other, this.#revision) : undefined;
+        const value = other.locator === locator ? other.last.value : undefined;
         return isVariant(value) && isSame(value, variant, constrained);
       });
     });
@@ -346,22 +313,19 @@ export class OtherParameterSets {
 
   #of(locator: boolean, spelling: string, name: ResourceName) {
     const known = locator ? this.#located : this.#plain;
-    return getOrMake(known, spelling, () =>
-      stateOf(this.#view.spelled(locator, spelling, name), this.#revision),
-    );
+    return getOrMake(known, spelling, () => stateOf(this.#view.spelled(locator, spelling, name)));
   }
 }
 
 /** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
-function stateOf(items: Iterable<Item>, revision: number) {
-  /** `unknown` and `absent`: how many items are. `variants`: by `shownVariantKey`. */
-  const state = { unknown: 0, absent: 0, names: new Set<ResourceName>(), variants: new Set<string>() };
-  for (const item of items) {
-    const value = valueAt(item, revision);
-    if (isVariant(value)) {
-      state.names.add(value.name);
-      state.variants.add(shownVariantKey(value));
-    } else if (value !== undefined) state[value]++;
+function stateOf(items: Iterable<Item>) {
+  /** `unknown`: how many items are. `variants`: by `shownVariantKey`. */
+  const state = { unknown: 0, names: new Set<ResourceName>(), variants: new Set<string>() };
+  for (const { last } of items) {
+    if (last.value === 'unknown') state.unknown++;
+    if (!isVariant(last.value)) continue;
+    state.names.add(last.value.name);
+    state.variants.add(shownVariantKey(last.value));
   }
   return state;
 }
@@ -516,7 +480,7 @@ export function answersIn(
   const absent: NamedRemoval[] = [];
   const left = new Map<string, SelectionEntry>();
   const answered = owed.some(([, { selector }]) => isCollection(selector)) ? answeredIn(view) : undefined;
-  const others = new OtherParameterSets(view, view.head);
+  const others = new OtherParameterSets(view);
   for (const [id, selected] of owed) {
     const { selector: name, spelling, locator } = selected;
     const isCollected = answered !== undefined && isCollection(name);
@@ -524,7 +488,7 @@ export function answersIn(
     // As a locator it is withheld while other parameter sets are unknown (protocol §5.10).
     const waits = isCollected
       ? locator && answered.waiting.has(name)
-      : others.anyOther({ id, name, spelling, locator }, 'unknown');
+      : others.anyUnknown({ id, name, spelling, locator });
     if (state === 'unknown' || (state === 'absent' && waits)) left.set(id, selected);
     else if (state === 'absent') absent.push({ id, spelling, locator });
   }

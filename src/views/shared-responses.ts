@@ -27,13 +27,33 @@ export interface EncodedResponse extends Response {
   readonly timeDependent: boolean;
 }
 
-/** `before` if that is the same: clients with one object share their responses. */
-export const sameOr = (before: Overlay | undefined, now: Overlay | undefined): Overlay | undefined =>
-  before !== undefined &&
-  before.size === now?.size &&
-  now.entries().every(([id, has]) => before.get(id) === has)
-    ? before
-    : now;
+/** What is made once of the head of a view, when a client asks, for all of them. */
+export function onceAtHead<Of extends { readonly atHead: object }, Value>(
+  make: (view: Of) => Value,
+): (view: Of) => Value {
+  const known = new WeakMap<object, Value>();
+  return (view) => getOrMake(known, view.atHead, () => make(view));
+}
+
+export const areSame = (one: Overlay | undefined, other: Overlay | undefined): boolean =>
+  one?.size === other?.size && (one?.entries().every(([id, has]) => other?.get(id) === has) ?? true);
+
+/** So many overlays of a head are looked at. */
+const maxOverlays = 8;
+const overlaysAtHead = onceAtHead((): Overlay[] => []);
+
+/** Clients that have the same share one object, and so their responses: the one `before`, or of others at the head. */
+export function sharedOverlay(
+  head: { readonly atHead: object },
+  before: Overlay | undefined,
+  now: Overlay,
+): Overlay {
+  if (areSame(before, now)) return before ?? now;
+  const known = overlaysAtHead(head);
+  const same = known.find((one) => areSame(one, now));
+  if (same === undefined && known.push(now) > maxOverlays) known.shift();
+  return same ?? now;
+}
 
 /** The response that moves a cursor to the head of its view. */
 export interface Composed {
@@ -118,14 +138,6 @@ export const overlayOf = (entries: Iterable<readonly [string, Has]>): Overlay | 
   const overlay = new Map(entries);
   return overlay.size > 0 ? overlay : undefined;
 };
-
-/** What is made once of the head of a view, when a client asks, for all of them. */
-export function onceAtHead<Of extends { readonly atHead: object }, Value>(
-  make: (view: Of) => Value,
-): (view: Of) => Value {
-  const known = new WeakMap<object, Value>();
-  return (view) => getOrMake(known, view.atHead, () => make(view));
-}
 
 /**
  * The encoded responses that lead to a view's head, one for each step. Few steps are in use at a time, and most clients
