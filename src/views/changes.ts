@@ -129,18 +129,19 @@ export function* changesOf(stand: Stand): Iterable<Change> {
   const from = position?.revision ?? -1;
   for (const item of allItems ? view.items.values() : view.changedSince(from))
     yield changeOf(stand, item, item.last.value);
-  if (!allItems) {
-    const besides = new Set([resend, due, overlay].flatMap((ids) => [...(ids?.keys() ?? none)]));
-    for (const id of besides) {
-      const item = view.items.get(id);
-      if (item !== undefined && item.last.revision <= from) yield changeOf(stand, item, item.last.value);
-    }
+  const isSeen = ({ last }: Item): boolean => allItems || last.revision > from;
+  for (const id of new Set([resend, due].flatMap((ids) => [...(ids?.keys() ?? none)]))) {
+    const item = view.items.get(id);
+    if (item !== undefined && overlay?.has(id) !== true && !isSeen(item))
+      yield changeOf(stand, item, item.last.value);
   }
   if (overlay === undefined) return;
   const coverage = new Coverage(view);
   for (const [id, has] of overlay) {
-    const now = view.items.has(id) ? undefined : valueIn(view, has, coverage);
-    if (now !== undefined) yield changeOf(stand, has.item, now);
+    const item = view.items.get(id);
+    const now = item === undefined ? valueIn(view, has, coverage) : item.last.value;
+    if (now !== undefined && (item === undefined || !isSeen(item)))
+      yield changeOf(stand, item ?? has.item, now);
   }
 }
 

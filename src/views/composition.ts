@@ -60,15 +60,10 @@ export interface CompositionInput extends Stand {
 /** The response for what has changed; with `retried` for that and nothing else. */
 export function compose(input: CompositionInput, retried?: Change): Composed {
   const content = new ResponseContent(input);
-  if (retried !== undefined) content.take(retried);
-  else
-    for (const change of changesOf(input)) {
-      content.take(change);
-      content.told.push(change);
-    }
+  for (const change of retried === undefined ? changesOf(input) : [retried]) content.take(change);
   content.addRequiredRemovals();
   content.dropAlreadyRemoved();
-  content.writeErrors();
+  if (retried === undefined) content.writeErrors();
   if (!content.isDue) return content.composed(undefined);
   return content.composed(input.encoding.protocol === 'delta' ? encodeDelta(content) : encodeSotw(content));
 }
@@ -201,7 +196,7 @@ class ResponseContent {
   /** What the client keeps for other reasons: as nothing is known of it, or of what it would turn to. */
   readonly #waiting = new Map<string, Has>();
   /** Of what errors are told. They are written last: those of what is kept for now are sent with its removal. */
-  readonly told: Pick<Change, 'item' | 'lastSent' | 'has'>[] = [];
+  readonly #told: Change[] = [];
   /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
   readonly #retained = new Set<string>();
   /** Delta: items that it shows or removes. */
@@ -238,10 +233,24 @@ class ResponseContent {
   }
 
   take(change: Change): void {
-    const { now } = change;
+    const { item, now, has } = change;
+    // Nearly nothing, of thousands of parameter sets that wait for one.
+    if (has?.variant === 'unknown' && now === 'absent' && this.#isStill(item)) {
+      this.#waiting.set(item.id, has);
+      return;
+    }
+    this.#told.push(change);
     if (isVariant(now)) this.#takeVariant(change, now);
     else if (now === 'absent') this.#takeAbsence(change);
     else this.#takeUnknown(change);
+  }
+
+  /** It is withheld, as it was. */
+  #isStill(item: Item): boolean {
+    const { view, position } = this.input;
+    return (
+      position?.view === view && item.last.revision <= position.revision && this.#others.anyUnknown(item)
+    );
   }
 
   /** What the view shows now, unless the client has it; and in delta the removal of what it had instead. */
@@ -486,7 +495,7 @@ class ResponseContent {
 
   writeErrors(): void {
     const { view, overlay } = this.input;
-    for (const told of this.told) {
+    for (const told of this.#told) {
       const kept = this.#kept(told.item.id);
       const isListed = overlay === undefined || view.items.has(told.item.id);
       if (isListed && (kept === undefined || !isDeferred(kept))) this.#addNewErrors(told);
@@ -508,7 +517,7 @@ class ResponseContent {
   }
 
   /** The errors that the subscriber has not got yet. */
-  #addNewErrors({ item, lastSent, has }: Pick<Change, 'item' | 'lastSent' | 'has'>): void {
+  #addNewErrors({ item, lastSent, has }: Change): void {
     const { view } = this.input;
     const errors = view.resourceErrors(item);
     // Nearly always: this is on the way of each item of a client that moves.

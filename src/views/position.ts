@@ -373,7 +373,9 @@ export class Coverage {
     const { selection } = this.#view;
     if (!locator) {
       const collecting = isCollection(name) ? [] : selection.collectionsOver(name);
-      return this.#judge(collecting.filter((selected) => !selected.locator));
+      // Of what a client has from an earlier stream it does not say for which parameters.
+      const isFromEarlier = variant.payload === undefined;
+      return this.#judge(collecting.filter((selected) => isFromEarlier || !selected.locator));
     }
     const located = getOrMake(this.#located, name, () => locatedIn(selection, name));
     const { constraints } = variant;
