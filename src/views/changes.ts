@@ -125,31 +125,32 @@ export interface Stand {
 
 /** What the head is for a client: of each item that it may be news of, once. */
 export function* changesOf(stand: Stand): Iterable<Change> {
-  const { view, position, overlay, resend, due, allItems } = stand;
-  const from = position?.revision ?? -1;
-  for (const item of allItems ? view.items.values() : view.changedSince(from))
-    yield changeOf(stand, item, item.last.value);
-  const isSeen = ({ last }: Item): boolean => allItems || last.revision > from;
-  for (const id of new Set([resend, due].flatMap((ids) => [...(ids?.keys() ?? none)]))) {
-    const item = view.items.get(id);
-    if (item !== undefined && overlay?.has(id) !== true && !isSeen(item))
-      yield changeOf(stand, item, item.last.value);
-  }
-  if (overlay === undefined) return;
+  const { view, position, allItems } = stand;
+  const items = allItems ? view.items.values() : view.changedSince(position?.revision ?? -1);
+  for (const item of items) yield changeOf(stand, item);
+  yield* unchangedOf(stand);
+}
+
+/** The same of what is due to it, and of what it has besides, of which nothing has changed. */
+function* unchangedOf(stand: Stand): Iterable<Change> {
+  const { view, position, overlay, allItems } = stand;
+  const from = allItems ? -1 : (position?.revision ?? -1);
   const coverage = new Coverage(view);
-  for (const [id, has] of overlay) {
+  const ids = [stand.resend, stand.due, overlay].flatMap((some) => [...(some?.keys() ?? none)]);
+  for (const id of new Set(ids)) {
     const item = view.items.get(id);
-    const now = item === undefined ? valueIn(view, has, coverage) : item.last.value;
-    if (now !== undefined && (item === undefined || !isSeen(item)))
-      yield changeOf(stand, item ?? has.item, now);
+    const has = overlay?.get(id);
+    if (item !== undefined) {
+      if (item.last.revision <= from) yield changeOf(stand, item);
+    } else if (has !== undefined) {
+      const now = valueIn(view, has, coverage);
+      if (now !== undefined) yield changeOf(stand, has.item, now);
+    }
   }
 }
 
-function changeOf(
-  { view, position, overlay, claims, resend, due, encoding, now: at }: Stand,
-  item: Item,
-  now: Value,
-): Change {
+function changeOf(stand: Stand, item: Item, now = item.last.value): Change {
+  const { view, position, overlay, claims, resend, due } = stand;
   const { id, spelling } = item;
   const has = overlay?.get(id);
   const change = {
@@ -160,12 +161,16 @@ function changeOf(
     resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
     has,
   };
-  // What comes back while its removal is deferred.
-  if (has === undefined || !isVariant(now) || !isDeferred(has) || !isResource(has)) return change;
-  if (encoding.ttl && hasExpired(has.variant, at)) return { ...change, lastSent: 'absent' };
+  return has !== undefined && isVariant(now) && isDeferred(has) ? comingBack(change, has, stand) : change;
+}
+
+/** Its removal is deferred. */
+function comingBack(change: Change, { variant }: Has, { encoding, now }: Stand): Change {
+  if (!isVariant(variant)) return change;
+  if (encoding.ttl && hasExpired(variant, now)) return { ...change, lastSent: 'absent' };
   // Of what it has from an earlier stream it has said no more than its version.
-  if (has.variant.payload !== undefined) return change;
-  return { ...change, lastSent: undefined, clientVersion: has.variant.deltaVersion };
+  if (variant.payload !== undefined) return change;
+  return { ...change, lastSent: undefined, clientVersion: variant.deltaVersion };
 }
 
 const shown = onceAtHead(() => new WeakMap<ResendItems, ResendItems>());

@@ -268,20 +268,20 @@ class ResponseContent {
 
   /** The view does not show it any more, or has come to know that it is not there. */
   #takeAbsence(change: Change): void {
-    const { encoding, view } = this.input;
-    const { item, lastSent, clientVersion, resend } = change;
+    const { item, lastSent } = change;
+    if (!isVariant(lastSent)) this.#takeNothing(change);
     // It is taken back by a removal, or by its absence.
-    if (isVariant(lastSent)) {
-      const isTaken = this.#isDelta || view.complete;
-      if (isTaken && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
-      return;
-    }
+    else if ((this.#isDelta || this.#tellsAll) && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
+  }
+
+  #takeNothing({ item, lastSent, clientVersion, resend }: Change): void {
     const isTold = lastSent === 'absent';
     // The removal, or an error, does not say for which parameter set: it waits until all are resolved.
     if (!isTold && this.#others.anyUnknown(item)) this.#waiting.set(item.id, withheld(item));
-    if (!this.#isDelta) this.#isNews ||= view.complete && !isTold && item.named;
+    const { absencesUnsaid } = this.input.encoding;
+    if (!this.#isDelta) this.#isNews ||= this.#tellsAll && !isTold && item.named;
     else if (clientVersion !== undefined) this.#remove(item, undefined);
-    else if (!encoding.absencesUnsaid && item.named && (resend || !isTold)) this.#addAbsent(item);
+    else if (!absencesUnsaid && item.named && (resend || !isTold)) this.#addAbsent(item);
   }
 
   /** What is new to the subscriber, or must be sent again. A complete state has it anyway. */

@@ -45,6 +45,7 @@ import { type SentItems, SentResponses } from './sent-responses.ts';
 import {
   beforeAll,
   type Composed,
+  type CursorStep,
   type EncodedResponse,
   fromNothing,
   type RetainedResource,
@@ -543,20 +544,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
    * the same it is made once.
    */
   #reconcile(defers: Defers): Move {
-    const [view, position] = [this.#view, this.#position];
-    const isAlone =
-      (position !== undefined && position.view !== view) ||
-      this.#claims !== undefined ||
-      this.#due !== undefined;
-    const deferred = isAlone ? undefined : this.#deferredIds(defers);
-    const step = deferred && {
-      from: position?.revision ?? -1,
-      resend: this.#resend,
-      deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
-      overlay: position?.overlay,
-      firstResponseDue: this.#mustSendEmpty(),
-      encoding: this.encoding,
-    };
+    const view = this.#view;
+    const deferred = this.#isAlone ? undefined : this.#deferredIds(defers);
+    const step = deferred && this.#step(deferred);
     const known = step && view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known)) return known;
@@ -564,11 +554,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { absent, left: due } = answersIn(this.#due, view);
     const from = this.#input(covered.kept);
     const { overlay } = from;
-    const isHiding = this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : undefined;
+    const isHiding =
+      this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : () => false;
     const input = {
       ...from,
       defers: (one: RetainedResource) => deferred?.has(one.item.id) ?? this.#defers(one, defers),
-      waits: (one: RetainedResource) => isHiding?.(one) === true && this.#mayStay(one),
+      waits: (one: RetainedResource) => isHiding(one) && this.#mayStay(one),
       mustRemove: [...covered.named, ...absent],
     };
     const composed = this.#pool.timed(() => compose(input));
@@ -576,6 +567,24 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!composed.isOwn && composed.response?.timeDependent !== true && view.isShared)
       view.shared.add(step, composed);
     return composed;
+  }
+
+  /** Nobody else stands where it does, or something is due to it alone. */
+  get #isAlone(): boolean {
+    const isElsewhere = this.#position !== undefined && this.#position.view !== this.#view;
+    return isElsewhere || this.#claims !== undefined || this.#due !== undefined;
+  }
+
+  #step(deferred: ReadonlySet<string>): CursorStep {
+    const { revision: from = -1, overlay } = this.#position ?? {};
+    return {
+      from,
+      resend: this.#resend,
+      deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
+      overlay,
+      firstResponseDue: this.#mustSendEmpty(),
+      encoding: this.encoding,
+    };
   }
 
   /** Ids of the removals that are deferred, of those since its position and of what earlier responses deferred. */

@@ -199,12 +199,13 @@ export class Position {
    * has dropped it (protocol §4.5). `sent`: what outstanding responses add.
    */
   addOutstanding(sent: ReadonlyMap<string, RetainedResource>, view: View): void {
-    const maybe = sent
-      .entries()
-      .filter(([id]) => !isVariant(this.lastSent(id)))
-      .filter(isSelectedIn(view))
-      .map(([id, one]) => [id, { ...one, ...this.overlay?.get(id), mayBeDropped: true }] as const);
-    this.overlay = overlayOf([...(this.overlay ?? none), ...maybe]);
+    const overlay = new Map(this.overlay);
+    const isSelected = isSelectedIn(view);
+    for (const [id, one] of sent) {
+      if (isVariant(this.lastSent(id)) || !isSelected([id, one])) continue;
+      overlay.set(id, { ...one, ...this.overlay?.get(id), mayBeDropped: true });
+    }
+    this.overlay = overlayOf(overlay);
   }
 
   /**

@@ -443,6 +443,15 @@ describe('views', () => {
       expect(subscription.take(defersNothing)?.removed).to.deep.equal(['x']);
     });
 
+    it('§4.1 what is gone is removed from who asks for the wildcard with parameters, too', () => {
+      const bench = new Bench();
+      const [wildcard] = named('*').listed;
+      const selection = Selection.of(wildcard === undefined ? [] : [{ ...wildcard, locator: true }]);
+      const subscription = returning(bench, selection, new Claims([['gone', '1']]));
+      bench.full({ a: '1' });
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
+    });
+
     it('§3.13 which wildcards are unknown is looked up once for all responses of one state', () => {
       const bench = new Bench();
       const selection = named('a', '*');
