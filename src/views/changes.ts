@@ -136,7 +136,7 @@ function* unchangedOf(stand: Stand): Iterable<Change> {
   const { view, position, overlay, allItems } = stand;
   const from = allItems ? -1 : (position?.revision ?? -1);
   const coverage = new Coverage(view);
-  const ids = [stand.resend, stand.due, overlay].flatMap((some) => [...(some?.keys() ?? none)]);
+  const ids = [stand.resend, stand.due, overlay].flatMap((some) => Array.from(some?.keys() ?? none));
   for (const id of new Set(ids)) {
     const item = view.items.get(id);
     const has = overlay?.get(id);
