@@ -34,11 +34,13 @@ import type { View } from './view.ts';
 
 const none: readonly never[] = [];
 
-/** For what is made once of an overlay, where there is none. */
-const nothingBeside: Overlay = new Map();
-
-/** Of positions of a view, by their overlay and revision, what the head does not show any more. */
-const removedAtHead = onceAtHead(() => new WeakMap<Overlay, Map<number, readonly RetainedResource[]>>());
+/** Of positions of a view, by their revision and overlay, what the head does not show any more. Nearly all have none. */
+const removedAtHead = onceAtHead(() => ({
+  without: byRevision(),
+  with: onceFor<Overlay, Removed>(byRevision),
+}));
+type Removed = Map<number, readonly RetainedResource[]>;
+const byRevision = (): Removed => new Map();
 
 /** What a client has: what a view showed at a revision, and what the overlay says besides. */
 export class Position {
@@ -89,7 +91,8 @@ export class Position {
   /** What the client has and the head does not show any more. Made once for all that have the same: each update asks. */
   get removed(): readonly RetainedResource[] {
     const { view, revision, overlay } = this;
-    const known = getOrMake(removedAtHead(view), overlay ?? nothingBeside, () => new Map());
+    const all = removedAtHead(view);
+    const known = overlay === undefined ? all.without : all.with(overlay);
     return getOrMake(known, revision, () => {
       const removed: RetainedResource[] = [];
       for (const item of view.changedSince(revision)) {
