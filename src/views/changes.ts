@@ -6,10 +6,21 @@ import type { Payload, Variant } from '../model/resource.ts';
 import { entryId, itemId, spellingOf } from '../model/selection.ts';
 import type { ChangedVariant, Encoding, ResendItems } from '../model/subscription.ts';
 import { isGlob } from '../model/xdstp.ts';
-import { type Item, nameOf, sentName, valueAt } from './item.ts';
-import { answeredIn, Coverage, itemsOf } from './position.ts';
-import { onceAtHead, type RetainedResource, type SentResponse } from './shared-responses.ts';
+import type { Claims } from './claims.ts';
+import { type Item, nameOf, sentName } from './item.ts';
+import { answeredIn, Coverage, type Due, itemsOf, type Position, valueIn } from './position.ts';
+import {
+  type Has,
+  isDeferred,
+  isResource,
+  type Overlay,
+  onceAtHead,
+  type RetainedResource,
+  type SentResponse,
+} from './shared-responses.ts';
 import type { View } from './view.ts';
+
+const none: readonly never[] = [];
 
 /** What changed of one item, for one subscriber. */
 export interface Change {
@@ -21,6 +32,8 @@ export interface Change {
   readonly clientVersion: string | undefined;
   /** To be sent even if it has it. */
   readonly resend: boolean;
+  /** What it has that its position does not say. */
+  readonly has: Has | undefined;
 }
 
 /** As in `ChangedVariant`. A version that is empty is that of no resource. */
@@ -76,69 +89,88 @@ export function sameSuffix(claimed: string, deltaVersion: string): boolean {
   return claimed.includes('@') && contentHash({ deltaVersion: claimed }) === contentHash({ deltaVersion });
 }
 
-/** What comes back while its removal is deferred the client has, though its position says that it has gone. */
-export function comingBack(
-  changes: Iterable<Change>,
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-  timersAt: number,
-): Iterable<Change> {
-  return deferred === undefined
-    ? changes
-    : Iterator.from(changes).map((one) => withDeferred(one, deferred, timersAt));
-}
+/** The client's own timer has ended it, if it has one. */
+export const hasExpired = ({ ttl }: Variant, now: number): boolean =>
+  ttl !== undefined && ttl.deadline <= now;
 
-/** The client's own timer has ended it. */
-export const hasExpired = ({ ttl }: Variant, timersAt: number): boolean =>
-  ttl !== undefined && ttl.deadline <= timersAt;
-
-function withDeferred(
-  change: Change,
-  deferred: ReadonlyMap<string, RetainedResource>,
-  timersAt: number,
-): Change {
-  const kept = isVariant(change.now) ? deferred.get(change.item.id) : undefined;
-  if (kept === undefined || hasExpired(kept.variant, timersAt)) return change;
-  const { variant, mayBeDropped = false } = kept;
-  const resend = change.resend || mayBeDropped;
-  // Of what it has from an earlier stream it has said no more than its version.
-  if (variant.payload === undefined)
-    return { ...change, lastSent: undefined, clientVersion: variant.deltaVersion, resend };
-  return { ...change, lastSent: variant, resend };
-}
-
-/** With these, of a response that was rejected whole: the client has what it had before. */
-export function withDoubts(
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-  rejected: readonly RetainedResource[],
-): ReadonlyMap<string, RetainedResource> | undefined {
+/** With these, of a response that was rejected whole: of what was kept meanwhile the client has what it had before. */
+export function withDoubts(overlay: Overlay, rejected: readonly RetainedResource[]): Overlay {
   const doubtful = rejected.flatMap(({ item: { id }, variant }) => {
-    const kept = deferred?.get(id);
-    const isKept = kept !== undefined && sameVariant(kept.variant, variant);
-    return isKept ? [[id, { ...kept, mayBeDropped: true }] as const] : [];
+    const kept = overlay.get(id);
+    const isKept = kept !== undefined && isDeferred(kept) && isResource(kept);
+    return isKept && sameVariant(kept.variant, variant)
+      ? [[id, { ...kept, mayBeDropped: true }] as const]
+      : [];
   });
-  return doubtful.length === 0 ? deferred : new Map([...(deferred ?? []), ...doubtful]);
+  return doubtful.length === 0 ? overlay : new Map([...overlay, ...doubtful]);
 }
 
-/** The changes of a view since a revision (-1: all of it), and the items that must be resent. */
-export function* changesSince(
-  view: View,
-  from: number,
-  resend: ReadonlySet<string> | undefined,
-): Iterable<Change> {
-  const items = from < 0 ? view.items.values() : view.changedSince(from);
-  for (const item of items) {
-    yield changeOf(item, from, resend?.has(item.id) === true);
-  }
-  if (resend === undefined || from < 0) return;
-  for (const id of resend) {
+/** Where a client stands, and what it is sent besides what has changed since. */
+export interface Stand {
+  readonly view: View;
+  /** Undefined: it was sent nothing yet. */
+  readonly position: Position | undefined;
+  /** What it has that the position does not say, by the ids of items of the view. */
+  readonly overlay: Overlay | undefined;
+  readonly claims: Pick<Claims, 'versionOf'> | undefined;
+  /** What is sent to it again, as to others, and what is due to it alone. */
+  readonly resend: ResendItems | undefined;
+  readonly due: Due | undefined;
+  readonly encoding: Encoding;
+  /** By `Clock.monotonic()`. */
+  readonly now: number;
+  /** All items are looked at: it is not only about what has changed. */
+  readonly allItems: boolean;
+}
+
+/** What the head is for a client: of each item that it may be news of, once. */
+export function* changesOf(stand: Stand): Iterable<Change> {
+  const { view, position, allItems } = stand;
+  const items = allItems ? view.items.values() : view.changedSince(position?.revision ?? -1);
+  for (const item of items) yield changeOf(stand, item);
+  yield* unchangedOf(stand);
+}
+
+/** The same of what is due to it, and of what it has besides, of which nothing has changed. */
+function* unchangedOf(stand: Stand): Iterable<Change> {
+  const { view, position, overlay, allItems } = stand;
+  const from = allItems ? -1 : (position?.revision ?? -1);
+  const coverage = new Coverage(view);
+  const ids = [stand.resend, stand.due, overlay].flatMap((some) => Array.from(some?.keys() ?? none));
+  for (const id of new Set(ids)) {
     const item = view.items.get(id);
-    if (item !== undefined && item.last.revision <= from) yield changeOf(item, from, true);
+    const has = overlay?.get(id);
+    if (item !== undefined) {
+      if (item.last.revision <= from) yield changeOf(stand, item);
+    } else if (has !== undefined) {
+      const now = valueIn(view, has, coverage);
+      if (now !== undefined) yield changeOf(stand, has.item, now);
+    }
   }
 }
 
-function changeOf(item: Item, from: number, resend: boolean): Change {
-  const lastSent = from < 0 ? undefined : valueAt(item, from);
-  return { item, now: item.last.value, lastSent, clientVersion: undefined, resend };
+function changeOf(stand: Stand, item: Item, now = item.last.value): Change {
+  const { view, position, overlay, claims, resend, due } = stand;
+  const { id, spelling } = item;
+  const has = overlay?.get(id);
+  const change = {
+    item,
+    now,
+    lastSent: has?.variant ?? position?.lastSentOf(item, view),
+    clientVersion: claims?.versionOf(spelling),
+    resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
+    has,
+  };
+  return has !== undefined && isVariant(now) && isDeferred(has) ? comingBack(change, has, stand) : change;
+}
+
+/** Its removal is deferred. */
+function comingBack(change: Change, { variant }: Has, { encoding, now }: Stand): Change {
+  if (!isVariant(variant)) return change;
+  if (encoding.ttl && hasExpired(variant, now)) return { ...change, lastSent: 'absent' };
+  // Of what it has from an earlier stream it has said no more than its version.
+  if (variant.payload !== undefined) return change;
+  return { ...change, lastSent: undefined, clientVersion: variant.deltaVersion };
 }
 
 const shown = onceAtHead(() => new WeakMap<ResendItems, ResendItems>());
@@ -230,7 +262,7 @@ export function changeToResend(
   // The selection may have changed since: then another item stands for the same resource.
   const item = view.items.get(rejected.id);
   const now = item?.last.value;
-  const shared = { clientVersion: undefined, resend: true };
+  const shared = { clientVersion: undefined, resend: true, has: undefined };
   if (item !== undefined && isVariant(now)) {
     if (!isStill(shown, now) || !isStill(lastSent, now)) return undefined;
     return { item, now, lastSent: removed ?? lastSent, ...shared };

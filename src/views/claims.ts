@@ -1,12 +1,13 @@
 import { resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
+import { onceFor } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
 import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { type Item, withoutBody } from './item.ts';
 import { OtherParameterSets, shownOtherwise } from './position.ts';
-import type { RetainedResource } from './shared-responses.ts';
+import type { Overlay, RetainedResource } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 const none: readonly never[] = [];
@@ -76,10 +77,10 @@ export class Claims {
   coveredIn(view: View, lastSent: (id: string) => Value | undefined) {
     const left = new Map(this.#versions);
     let gone: string[] = [];
-    const others = new OtherParameterSets(view, view.head);
+    const others = new OtherParameterSets(view);
     // Its absence is withheld too (protocol §5.10): what says so later must know that the client has it.
     const isOpen = (item: Item): boolean =>
-      item.last.value === 'unknown' || (item.last.value === 'absent' && others.anyOther(item, 'unknown'));
+      item.last.value === 'unknown' || (item.last.value === 'absent' && others.anyUnknown(item));
     for (const item of view.items.values()) {
       const { spelling, locator, last } = item;
       if (!left.has(spelling) || isOpen(item)) continue;
@@ -102,16 +103,15 @@ export class Claims {
   }
 }
 
-/** What it takes to remember what a client says that it has. */
-export function bytesOfEarlier(
-  claims: Claims | undefined,
-  deferred: ReadonlyMap<string, RetainedResource> | undefined,
-): number {
-  let bytes = claims?.bytes ?? 0;
-  for (const { variant } of deferred?.values() ?? none)
-    if (variant.payload === undefined) bytes += bytesPerGone + variant.deltaVersion.length;
+/** What it takes to remember what a client said that it had, and is gone. */
+export const bytesOfGone = onceFor((overlay: Overlay): number => {
+  let bytes = 0;
+  for (const { variant, deferredAt } of overlay.values()) {
+    if (deferredAt !== undefined && isVariant(variant) && variant.payload === undefined)
+      bytes += bytesPerGone + variant.deltaVersion.length;
+  }
   return bytes;
-}
+});
 
 /** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
 function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {

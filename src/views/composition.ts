@@ -3,6 +3,7 @@ import { resourceName, type Serial, serial } from '../model/brand.ts';
 import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
+import { onceFor } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import { isCollection } from '../model/selection.ts';
 import type { ChangedVariant, Encoding } from '../model/subscription.ts';
@@ -15,72 +16,60 @@ import {
   type OutgoingResource,
   type RemovedName,
 } from '../wire/responses.ts';
-import { type Change, hasBody, isHeartbeat, needsSending, sameSuffix, updatedBy } from './changes.ts';
+import {
+  type Change,
+  changesOf,
+  hasBody,
+  isHeartbeat,
+  needsSending,
+  type Stand,
+  sameSuffix,
+  updatedBy,
+} from './changes.ts';
 import { type Item, isConstrained, nameOf, sentName, withoutBody } from './item.ts';
-import { Coverage, type NamedRemoval, OtherParameterSets } from './position.ts';
+import { type NamedRemoval, OtherParameterSets } from './position.ts';
+import type { SentResponses } from './sent-responses.ts';
 import {
   type Composed,
   type EncodedResponse,
+  type Has,
+  isDeferred,
+  isResource,
   onceAtHead,
+  overlayOf,
   type ResponseHeader,
   type RetainedResource,
+  sharedOverlay,
 } from './shared-responses.ts';
 import type { View } from './view.ts';
 
 /** What a response is composed for: a cursor, on its way to the head of its view. */
-export interface CompositionInput {
-  readonly view: View;
-  readonly encoding: Encoding;
-  /** Of the last response that the subscriber was sent: a response that others got before is not for it. */
-  readonly lastSerial: number;
-  readonly now: number;
+export interface CompositionInput extends Stand {
+  readonly responses: Pick<SentResponses, 'lastSerial' | 'isRejected' | 'outstandingAdditions'>;
   readonly controlPlane: string;
-  /** The changes are those of all items, with what this client was last sent, and not only of what has changed. */
-  readonly allItems: boolean;
-  /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
-  readonly headAt: number | undefined;
-  /** The revision up to which the subscriber has got the errors of an item. Undefined: none are sent. */
-  readonly errorsSentUpTo: ((item: Item) => number) | undefined;
-  /** Whether the subscriber has rejected this content. */
-  readonly isRejected: (id: string, variant: Variant) => boolean;
-  /** By item, what it was sent and has not answered yet. */
-  readonly outstanding: () => ReadonlyMap<string, RetainedResource>;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
-  /** What earlier responses deferred; it goes now unless it is deferred again. */
-  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  /** Whether it waits for what is unknown. */
+  readonly waits: (removed: RetainedResource) => boolean;
   /** The first response of a subscription is due even if there is nothing in it (protocol §3.9, §4.7). */
   readonly firstResponseDue: boolean;
   /** Delta: what must be in the response as removed, unless a resource of that name is in it. */
   readonly mustRemove: readonly NamedRemoval[];
 }
 
-/** A retry has its change and nothing else. */
-export const retryInput = (input: CompositionInput): CompositionInput => ({
-  ...input,
-  headAt: undefined,
-  errorsSentUpTo: undefined,
-  deferredRemovals: undefined,
-  firstResponseDue: false,
-});
-
-/** The delta response for these changes. */
-export function composeDelta(input: CompositionInput, changes: Iterable<Change>): Composed {
+/** The response for what has changed; with `retried` for that and nothing else. */
+export function compose(input: CompositionInput, retried?: Change): Composed {
   const content = new ResponseContent(input);
-  for (const change of changes) {
-    const { item, now, lastSent } = change;
-    if (isVariant(now)) addVariant(content, change, now);
-    else if (now === 'absent') addAbsence(content, change);
-    else if (isVariant(lastSent)) content.retain(item, lastSent);
-    content.addErrors(item, lastSent);
-  }
-  addDeferred(content);
+  for (const change of retried === undefined ? changesOf(input) : [retried]) content.take(change);
   content.addRequiredRemovals();
   content.dropAlreadyRemoved();
-  content.addErrorsOfDeferred();
-  const { deferredRemovals } = content;
-  if (content.empty && !input.firstResponseDue) return { response: undefined, deferredRemovals };
-  const { view, encoding, controlPlane } = input;
+  if (retried === undefined) content.writeErrors();
+  if (!content.isDue) return content.composed(undefined);
+  return content.composed(input.encoding.protocol === 'delta' ? encodeDelta(content) : encodeSotw(content));
+}
+
+function encodeDelta(content: ResponseContent): EncodedResponse {
+  const { view, encoding, controlPlane } = content.input;
   const id = nextSerial();
   const bytes = encodeDeltaResponse({
     type: view.type,
@@ -92,122 +81,24 @@ export function composeDelta(input: CompositionInput, changes: Iterable<Change>)
     removed: content.removed,
     removedNames: content.removedNames,
   });
-  return { response: content.response(id, bytes, view.version), deferredRemovals };
+  return content.response(id, bytes, view.version);
 }
 
-/** What the view shows now, unless the client has it; and the removal of what it had instead. */
-function addVariant(content: ResponseContent, change: Change, now: Variant): void {
-  const { encoding, allItems } = content.input;
-  const { item, lastSent, clientVersion } = change;
-  content.addChanged(change, now);
-  if (isVariant(lastSent)) content.replace(item, lastSent, now);
-  else if (!allItems && item.named && lastSent === 'unknown') content.addAbsentForOthers(item);
-  if (clientVersion === undefined || now.constraints.key === '') return;
-  // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
-  // version shows that it has exactly this variant.
-  const constrained = item.locator || encoding.constrained;
-  if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) content.addMissing(item.spelling);
-}
-
-/** The view does not show it any more, or has come to know that it is not there. */
-function addAbsence(content: ResponseContent, { item, lastSent, clientVersion, resend }: Change): void {
-  const { input } = content;
-  // The removal of what was deferred is sent in its time, and that of what the client has from an earlier stream too.
-  if (input.deferredRemovals?.has(item.id) === true) return;
-  if (isVariant(lastSent)) {
-    if (input.defers({ item, variant: lastSent })) content.defer(item, lastSent, resend);
-    else content.remove(item, lastSent);
-    return;
-  }
-  if (clientVersion !== undefined) content.remove(item, undefined);
-  else if (!input.encoding.absencesUnsaid && item.named && (resend || lastSent !== 'absent')) {
-    content.addAbsent(item);
-    if (lastSent !== 'absent') content.addErrorsOfOthers(item);
-  }
-}
-
-/** What earlier responses deferred is removed now, or deferred again: also if it is unknown by now (protocol §3.9). */
-function addDeferred(content: ResponseContent): void {
-  const { view, defers, deferredRemovals } = content.input;
-  if (deferredRemovals === undefined) return;
-  const coverage = new Coverage(view);
-  for (const [id, entry] of deferredRemovals) {
-    const now = view.items.get(id)?.last.value;
-    // It has come back.
-    if (isVariant(now)) continue;
-    const isUnknown = now === undefined ? coverage.of(entry) === 'unresolved' : now === 'unknown';
-    if (isUnknown || defers(entry)) content.keep(id, entry);
-    else content.remove(entry.item, entry.variant);
-  }
-}
-
-const none: ReadonlyMap<string, RetainedResource> = new Map();
-
-/** The SotW response: the whole selection if absence deletes, else what changed (protocol §3.7). */
-export function composeSotw(input: CompositionInput, changes: Iterable<Change>): Composed {
-  const { view, encoding, lastSerial } = input;
-  const content = new ResponseContent(input);
-  const isDue = collect(content, changes);
-  const { deferredRemovals, untold } = content;
-  if (!isDue) return { response: undefined, deferredRemovals };
-  const isShareable = view.complete && deferredRemovals === undefined && content.errors.length === 0;
-  if (!isShareable) return { response: encode(content, undefined), deferredRemovals, untold };
+/** The whole selection if absence deletes, else what changed (protocol §3.7). */
+function encodeSotw(content: ResponseContent): EncodedResponse {
+  const { view, encoding, responses } = content.input;
+  const isShareable = view.complete && content.deferred.size === 0 && content.errors.length === 0;
+  if (!isShareable) return encodeState(content, undefined);
   // The complete state is the same for every subscriber. Only the record of what was new differs.
   const shown = encoding.unknownNames ? view : view.shown;
-  const whole = shown.shared.whole(encoding, lastSerial);
-  if (whole !== undefined) return { response: content.reuse(whole), deferredRemovals, untold };
-  const response = encode(content, plainState(shown, encoding));
+  const whole = shown.shared.whole(encoding, responses.lastSerial);
+  if (whole !== undefined) return content.reuse(whole);
+  const response = encodeState(content, plainState(shown, encoding));
   if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
-  return { response, deferredRemovals, untold };
+  return response;
 }
 
-/** True: the client must get a response. */
-function collect(content: ResponseContent, changes: Iterable<Change>): boolean {
-  let removes = deferAgain(content);
-  let isDue = removes || content.input.firstResponseDue;
-  for (const change of changes) {
-    const isNews = addChange(content, change);
-    isDue ||= isNews;
-    removes ||= isNews && isVariant(change.lastSent) && change.now === 'absent';
-    content.addErrors(change.item, change.lastSent);
-    if (!content.input.allItems && change.lastSent === 'unknown') content.addErrorsOfOthers(change.item);
-  }
-  content.addErrorsOfDeferred();
-  if (removes) content.withholdErrors();
-  return isDue || content.errors.length > 0;
-}
-
-/**
- * What earlier responses deferred is deferred again, or removed now. What the client may not see any more is not sent
- * again. True: the client must get a response because something is removed.
- */
-function deferAgain(content: ResponseContent): boolean {
-  const { defers, deferredRemovals = none } = content.input;
-  let removes = false;
-  for (const [id, retained] of deferredRemovals) {
-    if (defers(retained)) content.keep(id, retained);
-    else removes = true;
-  }
-  return removes;
-}
-
-/** True: the client must get a response because of this change. */
-function addChange(content: ResponseContent, change: Change): boolean {
-  const { view, defers } = content.input;
-  const { item, now, lastSent, resend } = change;
-  if (isVariant(now)) {
-    content.deferred.delete(item.id);
-    return content.addChanged(change, now);
-  }
-  if (now !== 'absent' || !view.complete) return false;
-  if (isVariant(lastSent) && defers({ item, variant: lastSent })) {
-    content.defer(item, lastSent, resend);
-    return false;
-  }
-  return lastSent !== 'absent' && (isVariant(lastSent) || item.named);
-}
-
-function encode(content: ResponseContent, plain: readonly Uint8Array[] | undefined): EncodedResponse {
+function encodeState(content: ResponseContent, plain: readonly Uint8Array[] | undefined): EncodedResponse {
   const { view, encoding, controlPlane } = content.input;
   if (plain === undefined && view.complete) {
     for (const item of view.items.values()) {
@@ -240,15 +131,14 @@ function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
  * A relay below would take a response for the answer to all wildcards and globs of the request (protocol §3.13). It knows
  * them by its own parameters, not by those that count for it here.
  */
-function unknownCollections(view: View): readonly OutgoingError[] {
-  if (view.collectionsResolved) return [];
-  return view.selection.listed
+const unknownCollections = onceAtHead((view: View): readonly OutgoingError[] =>
+  view.selection.listed
     .filter((one) => isCollection(one.selector) && !view.isResolved(one))
     .map(({ spelling, locator, parameters, locatorParameters = parameters }) => {
       const { bytes: constraints } = locator ? exactly(locatorParameters) : UNCONSTRAINED;
       return { name: spelling, constraints, status: UNKNOWN_STATUS };
-    });
-}
+    }),
+);
 
 /**
  * The bodies of a complete SotW state, if a response needs nothing else: one wildcard or glob, and no constraints,
@@ -287,6 +177,15 @@ class ResponseContent {
   /** Resources that a later response removes (protocol §8, Order on ADS). */
   readonly deferred = new Map<string, RetainedResource>();
   readonly input: CompositionInput;
+  readonly #isDelta: boolean;
+  /** SotW: absence deletes. */
+  readonly #tellsAll: boolean;
+  /** When the view's head arrived, if the subscriber has a position in this view and the head is newer. */
+  readonly #headAt: number | undefined;
+  /** SotW: what is not in it is news. */
+  #isNews = false;
+  /** SotW: something that the client has is not in it any more. */
+  #removes = false;
   /** What is in it by its name alone. */
   readonly #named = new Set<string>();
   /** What is in it with constraints, by `constrainedKey`. */
@@ -294,21 +193,23 @@ class ResponseContent {
   readonly #removals: RetainedResource[] = [];
   readonly #additions: RetainedResource[] = [];
   readonly #changed: ChangedVariant[] = [];
-  /** Items whose removal this response has deferred, though it may have dropped the deferral since. */
-  readonly #newlyDeferred = new Set<string>();
+  /** What the client keeps for other reasons: as nothing is known of it, or of what it would turn to. */
+  readonly #waiting = new Map<string, Has>();
+  /** Of what errors are told. They are written last: those of what is kept for now are sent with its removal. */
+  readonly #told: Change[] = [];
   /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
   readonly #retained = new Set<string>();
   /** Delta: items that it shows or removes. */
   readonly #seen = new Set<string>();
   readonly #others: OtherParameterSets;
   /** SotW: items whose errors are for the next response. */
-  untold: ReadonlySet<string> | undefined;
+  #untold: ReadonlySet<string> | undefined;
+  /** It depends on what the client has rejected. */
+  #isOwn = false;
   /** Its errors with which a full state removes nothing (protocol §8.2), by item. */
   readonly #keeping = new Map<OutgoingError, string>();
   /** The errors of locators in it, by `constrainedKey`. */
   readonly #errors = new Set<string>();
-  /** Spellings of locators whose errors are in it for all parameter sets. */
-  readonly #withErrors = new Set<string>();
   /** Removals are written last: only then is it known what else is in the response. */
   readonly #postponed: (() => void)[] = [];
   #timeDependent = false;
@@ -317,33 +218,89 @@ class ResponseContent {
 
   constructor(input: CompositionInput) {
     this.input = input;
-    this.#others = new OtherParameterSets(input.view, input.view.head);
+    const { view, encoding, position } = input;
+    this.#isDelta = encoding.protocol === 'delta';
+    this.#tellsAll = !this.#isDelta && view.complete;
+    this.#headAt = position?.view === view && position.revision < view.head ? view.headAt : undefined;
+    this.#others = new OtherParameterSets(view);
   }
 
-  get empty(): boolean {
+  get isDue(): boolean {
     const { resources, removed, removedNames, errors } = this;
-    return resources.length + removed.length + removedNames.length + errors.length === 0;
+    const size =
+      resources.length + this.#additions.length + removed.length + removedNames.length + errors.length;
+    return this.input.firstResponseDue || this.#isNews || size > 0;
   }
 
-  /** What is new to the subscriber, or must be sent again. A complete state has it anyway. False: it is not. */
-  addChanged(change: Change, now: Variant): boolean {
-    const { encoding, view } = this.input;
-    if (!needsSending(change, now, encoding.ttl)) return false;
+  take(change: Change): void {
+    const { item, now, has } = change;
+    // Nearly nothing, of thousands of parameter sets that wait for one.
+    if (has?.variant === 'unknown' && now === 'absent' && this.#isStill(item)) {
+      this.#waiting.set(item.id, has);
+      return;
+    }
+    this.#told.push(change);
+    if (isVariant(now)) this.#takeVariant(change, now);
+    else if (now === 'absent') this.#takeAbsence(change);
+    else this.#takeUnknown(change);
+  }
+
+  /** It is withheld, as it was. */
+  #isStill(item: Item): boolean {
+    const { view, position } = this.input;
+    return (
+      position?.view === view && item.last.revision <= position.revision && this.#others.anyUnknown(item)
+    );
+  }
+
+  /** What the view shows now, unless the client has it; and in delta the removal of what it had instead. */
+  #takeVariant(change: Change, now: Variant): void {
+    const { item, lastSent, clientVersion } = change;
+    this.#addChanged(change, now);
+    if (!this.#isDelta) return;
+    if (isVariant(lastSent)) this.#replace(item, lastSent, now);
+    if (clientVersion === undefined || now.constraints.key === '') return;
+    // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
+    // version shows that it has exactly this variant.
+    const constrained = item.locator || this.input.encoding.constrained;
+    if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) this.#addMissing(item.spelling);
+  }
+
+  /** The view does not show it any more, or has come to know that it is not there. */
+  #takeAbsence(change: Change): void {
+    const { item, lastSent } = change;
+    if (!isVariant(lastSent)) this.#takeNothing(change);
+    // It is taken back by a removal, or by its absence.
+    else if ((this.#isDelta || this.#tellsAll) && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
+  }
+
+  #takeNothing({ item, lastSent, clientVersion, resend }: Change): void {
+    const isTold = lastSent === 'absent';
+    // The removal, or an error, does not say for which parameter set: it waits until all are resolved.
+    if (!isTold && this.#others.anyUnknown(item)) this.#waiting.set(item.id, withheld(item));
+    const { absencesUnsaid } = this.input.encoding;
+    if (!this.#isDelta) this.#isNews ||= this.#tellsAll && !isTold && item.named;
+    else if (clientVersion !== undefined) this.#remove(item, undefined);
+    else if (!absencesUnsaid && item.named && (resend || !isTold)) this.#addAbsent(item);
+  }
+
+  /** What is new to the subscriber, or must be sent again. A complete state has it anyway. */
+  #addChanged(change: Change, now: Variant): void {
+    if (!needsSending(change, now, this.input.encoding.ttl)) return;
     const { item, lastSent, resend } = change;
-    const isPart = encoding.protocol === 'delta' || !view.complete;
+    const isPart = !this.#tellsAll;
     // Only its TTL is new: the client has another content, and would reject the response again.
-    if (isPart && !resend && isVariant(lastSent) && this.input.isRejected(item.id, now)) return false;
-    const isBeat = encoding.protocol === 'delta' && isHeartbeat(change, now) && this.#hasAccepted(item);
+    if (isPart && !resend && isVariant(lastSent) && this.#isRejected(item, now)) return;
+    const isBeat = this.#isDelta && isHeartbeat(change, now) && this.#hasAccepted(item);
     this.#additions.push(isBeat ? { item, variant: now, isHeartbeat: true } : { item, variant: now });
     // With the same body under other constraints its content is not new.
     if (resend || !hasBody(lastSent, now)) this.#changed.push({ now, before: updatedBy(change) });
     if (isPart) this.add(item, now, isBeat);
-    return true;
   }
 
   /** A version that it may reject yet is none that a heartbeat may have (protocol §4.11). */
   #hasAccepted({ id }: Item): boolean {
-    this.#outstanding ??= this.input.outstanding();
+    this.#outstanding ??= this.input.responses.outstandingAdditions();
     const unanswered = this.#outstanding.get(id);
     return unanswered === undefined || unanswered.isHeartbeat === true;
   }
@@ -383,36 +340,81 @@ class ResponseContent {
     return true;
   }
 
-  get deferredRemovals(): ReadonlyMap<string, RetainedResource> | undefined {
-    return this.deferred.size > 0 ? this.deferred : undefined;
+  /**
+   * Whether the client keeps a resource for now that is gone: its removal is deferred, or waits. It gets its errors then. Of
+   * what is deferred already nothing changes.
+   */
+  #keep({ item, has, resend }: Change, variant: Variant): boolean {
+    const isKnown = has !== undefined && isDeferred(has) && isResource(has);
+    const { defers, waits, now: deferredAt } = this.input;
+    const removed = isKnown ? has : { item, variant };
+    const isKept = defers(removed);
+    if (!isKept && !waits(removed)) return false;
+    const kept: RetainedResource = isKnown
+      ? has
+      : {
+          ...removed,
+          errorsSentUpTo: this.#errorsSentUpTo(item),
+          receivedAt: this.#headAt,
+          deferredAt,
+          ...(resend || this.#isRejected(item, variant) ? { mayBeDropped: true } : {}),
+        };
+    if (isKept) this.deferred.set(item.id, kept);
+    else this.#waiting.set(item.id, kept);
+    return true;
   }
 
-  /** The client keeps this resource for now, and gets its errors with its removal. */
-  defer(item: Item, variant: Variant, isDoubtful: boolean): void {
-    this.#newlyDeferred.add(item.id);
-    const { headAt: receivedAt, errorsSentUpTo, now: deferredAt } = this.input;
-    const retained = { item, variant, errorsSentUpTo: errorsSentUpTo?.(item), receivedAt, deferredAt };
-    const mayBeDropped = isDoubtful || this.input.isRejected(item.id, variant);
-    this.deferred.set(item.id, mayBeDropped ? { ...retained, mayBeDropped } : retained);
+  #isRejected({ id }: Item, variant: Variant): boolean {
+    const isRejected = this.input.responses.isRejected(id, variant);
+    this.#isOwn ||= isRejected;
+    return isRejected;
   }
 
-  /** What was to be removed stays. Of what an earlier view showed, nothing was deferred before. */
-  keep(id: string, entry: RetainedResource): void {
-    const { deferredAt = this.input.now } = entry;
-    this.deferred.set(id, entry.deferredAt === deferredAt ? entry : { ...entry, deferredAt });
+  /**
+   * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
+   * something else now: a removal does not say for which it is. (`leavesDoubtful`: another variant that waits for this one.)
+   * A SotW client is sent what becomes known: it may have unsubscribed it and subscribed to it again (§3.5). A complete
+   * state does not have it any more, unless it is kept there for now.
+   */
+  #takeUnknown(change: Change): void {
+    const { item, lastSent, has } = change;
+    if (!isVariant(lastSent)) return;
+    if (this.#tellsAll) {
+      if (has !== undefined && isDeferred(has) && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
+      return;
+    }
+    this.#retained.add(constrainedKey(lastSent.constraints, nameOf(item, lastSent)));
+    const kept = has ?? { item, variant: lastSent };
+    this.#waiting.set(item.id, this.#isDelta || kept.mayBeDropped ? kept : { ...kept, mayBeDropped: true });
+  }
+
+  composed(response: EncodedResponse | undefined): Composed {
+    const { view, overlay } = this.input;
+    const left = overlayOf([...this.#waiting, ...this.deferred]);
+    return {
+      response,
+      overlay: left && sharedOverlay(view, overlay, left),
+      isDeferring: this.deferred.size > 0,
+      untold: this.#untold,
+      isOwn: this.#isOwn,
+    };
   }
 
   /**
    * `before`: what the client has; undefined: nothing that is known. A locator client loses one variant, unless another of
    * its parameter sets still shows it.
    */
-  remove(item: Item, before: Variant | undefined): void {
+  #remove(item: Item, before: Variant | undefined): void {
+    if (!this.#isDelta) {
+      [this.#isNews, this.#removes] = [true, true];
+      return;
+    }
     this.#seen.add(item.id);
     const constrained =
       this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
     if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
     else if (item.locator) {
-      if (!this.#others.anyOther(item, 'unknown')) this.addMissing(item.spelling);
+      if (!this.#others.anyUnknown(item)) this.#addMissing(item.spelling);
     } else this.#postponed.push(() => this.#write(item.spelling, undefined));
   }
 
@@ -429,30 +431,21 @@ class ResponseContent {
   }
 
   /**
-   * It is unknown again, so the client keeps what it has for it (protocol §3.9), also if another of its parameter sets has
-   * something else now: a removal does not say for which it is. (`leavesDoubtful`: another variant that waits for this one.)
-   */
-  retain(item: Item, variant: Variant): void {
-    this.#retained.add(constrainedKey(variant.constraints, nameOf(item, variant)));
-  }
-
-  /**
    * One variant replaces another. A client that got constraints also gets the removal of the old variant (protocol
    * §5). If an alias led to a resource of another name before, that resource is removed too.
    */
-  replace(item: Item, before: Variant, now: Variant): void {
+  #replace(item: Item, before: Variant, now: Variant): void {
     const constrained = item.locator || this.input.encoding.constrained;
     if (before.name !== now.name || (constrained && before.constraints.key !== now.constraints.key))
-      this.remove(item, before);
+      this.#remove(item, before);
   }
 
   /** A subscribed name that is not there. */
-  addAbsent(item: Item): void {
+  #addAbsent(item: Item): void {
     const { view } = this.input;
-    // The removal does not say for which parameter set: it waits until all are resolved.
-    if (this.#others.anyOther(item, 'unknown')) return;
+    if (this.#others.anyUnknown(item)) return;
     if (item.locator || view.info.short !== 'vhds') {
-      this.remove(item, undefined);
+      this.#remove(item, undefined);
       return;
     }
     this.#seen.add(item.id);
@@ -461,30 +454,10 @@ class ResponseContent {
   }
 
   /**
-   * A locator client has several parameter sets for one name. The absence is sent once the name is resolved for all of
-   * them. This one was unknown until now, so the absence for the others is due.
-   */
-  addAbsentForOthers(item: Item): void {
-    if (!this.#others.anyOther(item, 'absent') || this.#others.anyOther(item, 'unknown')) return;
-    this.addMissing(item.spelling);
-    this.addErrorsOfOthers(item);
-  }
-
-  /** The absence of the other parameter sets was withheld until now, and with it the errors that say why. */
-  addErrorsOfOthers(item: Item): void {
-    const { locator, spelling, name } = item;
-    // Once for all of them, and when none is unknown any more: there may be thousands.
-    if (!locator || this.#withErrors.has(spelling) || this.#others.anyOther(item, 'unknown')) return;
-    this.#withErrors.add(spelling);
-    for (const one of this.input.view.spelled(true, spelling, name))
-      if (one.last.value === 'absent') this.addErrors(one, 'unknown');
-  }
-
-  /**
    * No variant matches one of the parameter sets of a locator client: removed_resource_names gets the name without
    * constraints (protocol §5). Once, even if several sets have no match.
    */
-  addMissing(spelling: string): void {
+  #addMissing(spelling: string): void {
     this.#postponed.push(() => this.#write(spelling, UNCONSTRAINED));
   }
 
@@ -500,8 +473,8 @@ class ResponseContent {
   /** What must be in the response as removed, unless it is in it already or deferred. */
   addRequiredRemovals(): void {
     for (const { id, spelling, locator } of this.input.mustRemove) {
-      if (this.#seen.has(id) || this.deferred.has(id)) continue;
-      if (locator) this.addMissing(spelling);
+      if (this.#seen.has(id) || this.#kept(id) !== undefined) continue;
+      if (locator) this.#addMissing(spelling);
       else this.#write(spelling, undefined);
     }
   }
@@ -516,37 +489,41 @@ class ResponseContent {
     else this.removedNames.push({ name, constraints: constraints.bytes });
   }
 
-  /** The errors of an item, unless its removal is or was deferred. */
-  addErrors(item: Item, lastSent: Value | undefined): void {
-    if (this.deferred.has(item.id) || this.input.deferredRemovals?.has(item.id) === true) return;
-    this.#addNewErrors(item, lastSent);
+  #kept(id: string): Has | undefined {
+    return this.deferred.get(id) ?? this.#waiting.get(id);
+  }
+
+  writeErrors(): void {
+    const { view, overlay } = this.input;
+    for (const told of this.#told) {
+      const kept = this.#kept(told.item.id);
+      const isListed = overlay === undefined || view.items.has(told.item.id);
+      if (isListed && (kept === undefined || !isDeferred(kept))) this.#addNewErrors(told);
+    }
+    if (this.#removes) this.#withholdErrors();
   }
 
   /** Who takes an error for what keeps a resource would not remove what this full state lacks (protocol §8.2). */
-  withholdErrors(): void {
+  #withholdErrors(): void {
     if (this.#keeping.size === 0) return;
-    this.untold = new Set(this.#keeping.values());
+    this.#untold = new Set(this.#keeping.values());
     const told = this.errors.filter((error) => !this.#keeping.has(error));
     this.errors.splice(0, this.errors.length, ...told);
   }
 
-  /** Errors of a resource whose removal was deferred are sent together with the removal (protocol §8). */
-  addErrorsOfDeferred(): void {
-    const { deferredRemovals, view } = this.input;
-    for (const id of [...this.#newlyDeferred, ...(deferredRemovals?.keys() ?? [])]) {
-      const item = this.deferred.has(id) ? undefined : view.items.get(id);
-      if (item !== undefined) this.#addNewErrors(item, deferredRemovals?.get(id)?.variant);
-    }
+  #errorsSentUpTo(item: Item): number {
+    const { view, position } = this.input;
+    return position?.errorsSentUpTo(view, item) ?? -1;
   }
 
   /** The errors that the subscriber has not got yet. */
-  #addNewErrors(item: Item, lastSent: Value | undefined): void {
-    const { deferredRemovals, errorsSentUpTo, view } = this.input;
-    if (errorsSentUpTo === undefined) return;
+  #addNewErrors({ item, lastSent, has }: Change): void {
+    const { view } = this.input;
     const errors = view.resourceErrors(item);
     // Nearly always: this is on the way of each item of a client that moves.
     if (errors.length === 0) return;
-    const sent = deferredRemovals?.get(item.id)?.errorsSentUpTo ?? errorsSentUpTo(item);
+    const held = has !== undefined && isDeferred(has) ? has.errorsSentUpTo : undefined;
+    const sent = held ?? this.#errorsSentUpTo(item);
     for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
       if (!isNew || !this.#maySend(error, item)) continue;
@@ -574,7 +551,7 @@ class ResponseContent {
   #maySend(error: StoredResourceError, item: Item): boolean {
     if (error.code !== Code.NOT_FOUND) return true;
     if (isVariant(item.last.value)) return this.input.encoding.protocol === 'sotw';
-    return !this.#others.anyOther(item, 'unknown');
+    return !this.#others.anyUnknown(item);
   }
 
   /** It was kept from the subscriber until now, when the absence of the item is new to it. */
@@ -592,10 +569,15 @@ class ResponseContent {
     version: string,
     resources = this.resources.length,
   ): EncodedResponse {
-    const { encoding, view } = this.input;
-    const complete = encoding.protocol === 'sotw' && view.complete;
     const nonce = String(serial);
-    const header = { serial, nonce, version, complete, resources, receivedAt: this.#receivedAt() };
+    const header = {
+      serial,
+      nonce,
+      version,
+      complete: this.#tellsAll,
+      resources,
+      receivedAt: this.#receivedAt(),
+    };
     return this.#record(header, {
       ...header,
       bytes,
@@ -622,11 +604,11 @@ class ResponseContent {
    * that earlier responses deferred have the time of their own updates.
    */
   #receivedAt(): number | undefined {
-    const { headAt, deferredRemovals } = this.input;
-    if (headAt !== undefined || deferredRemovals === undefined) return headAt;
+    const { overlay } = this.input;
+    if (this.#headAt !== undefined || overlay === undefined) return this.#headAt;
     let newest: number | undefined;
-    for (const [id, { receivedAt = 0 }] of deferredRemovals) {
-      if (receivedAt > (newest ?? 0) && !this.deferred.has(id)) newest = receivedAt;
+    for (const [id, { receivedAt = 0 }] of overlay) {
+      if (receivedAt > (newest ?? 0) && this.#kept(id) === undefined) newest = receivedAt;
     }
     return newest;
   }
@@ -646,6 +628,9 @@ function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource
     bodiless: true,
   };
 }
+
+/** An absence that a client is not told of yet: it is the same for all. */
+const withheld = onceFor((item: Item): Has => ({ item, variant: 'unknown' }));
 
 const constrainedKey = ({ key }: Constraints, name: string): string => `=${key} ${name}`;
 

@@ -22,41 +22,30 @@ import type { Payer } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import {
-  type Change,
-  changesSince,
   changeToResend,
-  comingBack,
   hasExpired,
   type RejectedChange,
   rejectedChanges,
   shownOf,
   withDoubts,
 } from './changes.ts';
-import { bytesOfEarlier, Claims, nothingCovered } from './claims.ts';
-import {
-  type CompositionInput,
-  composeDelta,
-  composeSotw,
-  contentVersionOf,
-  retryInput,
-  showsAll,
-} from './composition.ts';
+import { bytesOfGone, Claims, nothingCovered } from './claims.ts';
+import { type CompositionInput, compose, contentVersionOf, showsAll } from './composition.ts';
 import { holdings, type Item, leavesDoubtful } from './item.ts';
 import {
   answersIn,
   awaitedAtHead,
-  deferredIn,
-  deferredMeanwhile,
+  type Due,
   itemsOf,
   Position,
   referencesOfAll,
-  removalsIn,
   unknownIn,
 } from './position.ts';
 import { notSent, type SentItems, SentResponses } from './sent-responses.ts';
 import {
   beforeAll,
   type Composed,
+  type CursorStep,
   type EncodedResponse,
   fromNothing,
   type RetainedResource,
@@ -65,18 +54,30 @@ import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
-/** The response that moves a cursor to the head, and what the client has then that the head does not say. */
+const nothingNew: Move = {
+  response: undefined,
+  overlay: undefined,
+  isDeferring: false,
+  untold: undefined,
+  isOwn: false,
+};
+/** The response that moves a cursor to the head. Of one that no other cursor gets, what is due after it. */
 interface Move extends Composed {
-  readonly overlay: Position['overlay'];
-  readonly claims: Claims | undefined;
-  readonly owed: Map<string, SelectionEntry> | undefined;
+  readonly claims?: Claims | undefined;
+  readonly due?: Due | undefined;
 }
 
 /**
+ * What a cursor has to say. `removals`: that are deferred, and may go by now. `silent`: nothing but these until its view
+ * changes or its client asks for more.
+ */
+type News = 'none' | 'removals' | 'silent' | 'some';
+
+/**
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
- * must be sent in addition to the changes since then. A client at a position without anything else takes the response
- * that all others there take; else `#reconcile` makes one for it alone. SotW and delta differ in how a response is
- * written, and in what its absence says: a complete SotW state leaves the client nothing that a view does not say.
+ * is due to it besides the changes since then. `#reconcile` makes the response of that. Clients with the same position and
+ * overlay share it, unless something is due to one of them. SotW and delta differ in how a response is written, and in what
+ * its absence says: a complete SotW state leaves the client nothing but what it was sent to keep.
  */
 export class Cursor implements Subscription, ViewSubscriber, SentItems {
   encoding: Encoding;
@@ -90,23 +91,19 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** What the client was last sent. Undefined: nothing was sent yet. */
   #position: Position | undefined;
   #claims: Claims | undefined;
-  /** Delta: what the next responses must mention as soon as it is known. */
-  #owed: Map<string, SelectionEntry> | undefined;
-  /** The client still has these: their removals were deferred. */
-  #deferred: ReadonlyMap<string, RetainedResource> | undefined;
+  /** For this client alone: no other one gets its next response. */
+  #due: Due | undefined;
   /** Sent next even if the client has it. Cursors with one object share the response. */
   #resend: ResendItems | undefined;
-  /** No other cursor has that object, or gets the response. */
-  #resendsAlone = false;
+  /** Some of its overlay is there because a removal was deferred. */
+  #isDeferring = false;
   /** Changes of rejected responses that are sent once more, each by itself: the next one is last. */
   #retries: RejectedChange[] | undefined;
   /** When the update arrived that it answered last. */
   #answeredAt: number | undefined;
   /** Wildcards and globs, by their ids, whose first response is due: it is sent even if it is empty. */
   #awaited: ReadonlySet<string>;
-  #behind = false;
-  /** It is behind, but has nothing to say until its view changes or its client asks for more, or only deferred removals. */
-  #silent: 'altogether' | 'but for removals' | undefined;
+  #news: News = 'none';
   #coalesced = 0;
   resumed = false;
   /** What the first request said, until a response has covered it. */
@@ -134,7 +131,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#awaited = withIds(noIds, selection.collections);
     this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
     this.#view.join(this);
-    this.#markBehind(true);
+    this.#says('some');
     this.#oweGlobs(selection.collections);
   }
 
@@ -147,7 +144,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get owed(): readonly SelectionEntry[] {
-    return [...(this.#owed?.values() ?? none)].filter((one) => !this.selection.has(entryId(one)));
+    const owed = [...(this.#due?.values() ?? none)].filter((one) => one !== undefined);
+    return owed.filter((one) => !this.selection.has(entryId(one)));
   }
 
   get allUnknown(): boolean {
@@ -155,13 +153,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get pending(): boolean {
-    return this.#retries !== undefined || this.#claims !== undefined || this.#hasNews;
+    const hasMore = this.#news === 'some' || this.#news === 'silent';
+    return this.#retries !== undefined || this.#claims !== undefined || hasMore;
   }
 
   get due(): boolean {
     // A wildcard that is added later holds up nothing: what changes beside it is due.
-    const awaits = this.#silent !== undefined || (this.#position === undefined && this.#awaitsFirstAnswer());
-    return this.#retries !== undefined || (this.#hasNews && !this.#isHeldBack() && !awaits);
+    const awaits = this.#position === undefined && this.#awaitsFirstAnswer();
+    return this.#retries !== undefined || (this.#news === 'some' && !this.#isHeldBack() && !awaits);
   }
 
   /** What a SotW client has from an earlier stream is as good as a response. */
@@ -174,14 +173,14 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get hasDeferredRemovals(): boolean {
-    return this.#deferred !== undefined;
+    return this.#isDeferring;
   }
 
   refersTo(reference: Reference): boolean {
     if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
     // What the client has and the view does not show.
-    const beside = [this.#position?.overlay, this.#deferred];
-    return beside.some((all) => all && referencesOfAll(all).has(reference));
+    const overlay = this.#position?.overlay;
+    return overlay !== undefined && referencesOfAll(overlay).has(reference);
   }
 
   newReferences(): References {
@@ -241,8 +240,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     // What differs by names that nobody has is one response.
     const view = this.#view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
-    const input = { ...this.#input(() => false), view, firstResponseDue: true, lastSerial: beforeAll };
-    const composed = composeSotw(input, changesSince(view, -1, undefined));
+    const composed = compose({ ...this.#input(none), view, firstResponseDue: true });
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
     if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
@@ -293,7 +291,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
     }
     this.#owe(mustAnswer);
-    if (mustAnswer.length > 0) this.#markBehind(true);
+    if (mustAnswer.length > 0) this.#says('some');
   }
 
   resend(canonical: ResendItems): void {
@@ -302,17 +300,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#oweUnknown(added);
     const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
-    if (empty.length > 0) this.#markBehind(true);
+    if (empty.length > 0) this.#says('some');
     // What the client does not have is sent anyway.
     if (!added.values().some((id) => isVariant(this.#lastSent(id)))) return;
     if (this.#resend === undefined) this.#resend = added;
     else if (this.#resend !== added) this.#resendAlone(added);
-    this.#markBehind(true);
+    this.#says('some');
   }
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && this.#behind && !this.#isHeldBack())
+    if (response === undefined && this.#news !== 'none' && !this.#isHeldBack())
       response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
@@ -335,7 +333,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (error !== undefined && answered !== undefined && this.#takesParts) {
       const changes = rejectedChanges(answered, this.encoding);
       if (changes.length > 0) this.#retries = [...changes.toReversed(), ...(this.#retries ?? none)];
-      this.#deferred = withDoubts(this.#deferred, answered.additions);
+      const position = this.#position;
+      if (position?.overlay !== undefined)
+        position.overlay = withDoubts(position.overlay, answered.additions);
     }
     return kind;
   }
@@ -350,12 +350,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   close(): void {
-    this.#deferred = undefined;
     this.#claims = undefined;
-    this.#payForEarlier();
-    this.#markBehind(false);
+    this.#says('none');
     const anchor = this.#position?.view;
     this.#position = undefined;
+    this.#payForEarlier();
     anchor?.release(this);
     this.#view.quit(this);
     this.#pool.leave(this.#view);
@@ -364,7 +363,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** The view changed. */
   invalidated(): void {
-    this.#markBehind(true);
+    this.#says('some');
   }
 
   /** Whether a response may hold a part of what the client subscribes to. A complete one deletes what is missing. */
@@ -383,17 +382,16 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const added = selection.collections.filter((selected) => !old.selection.has(entryId(selected)));
     const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
     this.#awaited = withIds(noIds, [...left, ...added]);
-    this.#markBehind(false);
+    this.#says('none');
     this.#view = this.#pool.view(selection, access, old.selection);
-    if (this.#deferred !== undefined) this.#deferred = deferredIn(this.#view, old.selection, this.#deferred);
     this.#view.join(this, old);
     this.#view.release(this);
-    this.#markBehind(true);
+    this.#says('some');
     if (this.#position?.view === old) old.anchor(this);
     old.quit(this);
     this.#pool.leave(old);
     // Of a glob that is unsubscribed nothing needs to be said.
-    for (const one of this.owed) if (isGlob(one.selector)) this.#owed?.delete(entryId(one));
+    for (const one of this.owed) if (isGlob(one.selector)) this.#due?.delete(entryId(one));
     this.#oweGlobs(added);
   }
 
@@ -405,8 +403,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       this.#awaited,
       collections.filter(({ selector }) => selector === WILDCARD),
     );
-    this.#resendAlone(new Set([...ids, ...itemsOf(this.#view, new Set(collections))]));
-    this.#markBehind(true);
+    this.#resendAlone([...ids, ...itemsOf(this.#view, new Set(collections))]);
+    this.#says('some');
     this.#oweGlobs(collections);
     this.#oweUnknown(ids);
   }
@@ -416,12 +414,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
   }
 
-  /** What one client alone asked for again, and what is left of what it asked for before. */
-  #resendAlone(ids: ReadonlySet<string>): void {
-    const { items } = this.#view;
-    const left = this.#resend?.values().filter((id) => items.has(id));
-    this.#resend = new Set([...ids, ...(left ?? none)]);
-    this.#resendsAlone = true;
+  #resendAlone(ids: Iterable<string>): void {
+    this.#due ??= new Map();
+    for (const id of ids) this.#due.set(id, this.#due.get(id));
   }
 
   /** The answer to an empty glob is its URL as removed (protocol §6). */
@@ -431,20 +426,19 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #owe(selected: readonly SelectionEntry[]): void {
     if (selected.length === 0) return;
-    this.#owed ??= new Map();
-    for (const one of selected) this.#owed.set(entryId(one), one);
+    this.#due ??= new Map();
+    for (const one of selected) this.#due.set(entryId(one), one);
   }
 
-  #markBehind(behind: boolean): void {
-    this.#silent = undefined;
-    if (this.#behind === behind || this.polls === 'class') return;
-    this.#behind = behind;
-    this.#view.behind += behind ? 1 : -1;
+  #says(news: News): void {
+    if (this.polls === 'class') return;
+    this.#view.behind += Number(news !== 'none') - Number(this.#news !== 'none');
+    this.#news = news;
   }
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
-    if (this.#silent === 'altogether') return true;
+    if (this.#news === 'silent' && !this.#isDeferring) return true;
     if (!this.#isDelta) return this.#waitsForState();
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
@@ -463,12 +457,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return unresolvedNames.values().some(isHeld);
   }
 
-  /** More than that deferred removals may be sent now. */
-  get #hasNews(): boolean {
-    const hasMore = this.#deferred === undefined || this.#owed !== undefined || this.#resend !== undefined;
-    return this.#behind && (hasMore || this.positionIn(this.#view) !== this.#view.head);
-  }
-
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
   #awaitsFirstAnswer(): boolean {
     return this.#awaited.size > 0 && !this.#view.collectionsResolved;
@@ -484,7 +472,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
       const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
-      const response = change && this.#compose(retryInput(this.#input(() => false)), [change]).response;
+      const nothingElse = { position: undefined, overlay: undefined, firstResponseDue: false };
+      const response = change && compose({ ...this.#input(none), ...nothingElse }, change).response;
       if (response !== undefined) return response;
     }
     return undefined;
@@ -494,27 +483,24 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
-      this.#advance(undefined, undefined);
+      this.#advance(nothingNew);
       return undefined;
     }
-    const move = this.#needsOwnResponse() ? this.#reconcile(defers) : undefined;
-    const { response, deferredRemovals, untold } = move ?? this.#shared(defers);
-    if (deferredRemovals !== undefined && response !== undefined && response.bytes.length > mostBytes)
+    const move = this.#reconcile(defers);
+    const { response, isDeferring } = move;
+    if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
-    // What stays although nobody defers it waits for what is unknown.
-    const isLast = deferredRemovals === undefined || defers === defersNothing;
+    this.#isDeferring = isDeferring;
     if (response === undefined && this.#awaitsFirstAnswer()) {
-      this.#silent = isLast ? 'altogether' : 'but for removals';
-      const deferred = deferredMeanwhile(this.#position, this.#deferred, deferredRemovals);
-      if (deferred === this.#deferred) return undefined;
-      this.#deferred = deferred;
+      this.#says(isDeferring && this.#news === 'removals' ? 'removals' : 'silent');
+      if (this.#position === undefined && !isDeferring) return undefined;
+      this.#position ??= new Position(this.#view, -1);
+      this.#position.defer(move.overlay);
       this.#payForEarlier();
       return undefined;
     }
-    this.#deferred = deferredRemovals;
     const news = response && this.responses.asNews(response);
-    this.#advance(move, untold);
-    if (isLast && untold === undefined) this.#silent = 'altogether';
+    this.#advance(move);
     return news;
   }
 
@@ -526,18 +512,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return showsAll(this.#view, version);
   }
 
-  #advance(move: Move | undefined, untold: ResendItems | undefined): void {
+  #advance({ overlay, untold, claims, due }: Move): void {
     const [view, old] = [this.#view, this.#position?.view];
-    const overlay = move === undefined ? this.#overlay() : move.overlay;
-    this.#claims = move?.claims;
-    this.#owed = move?.owed;
+    this.#claims = claims;
+    this.#due = due;
     this.#earlier = undefined;
     if (this.#position?.view === view) this.#coalesced += this.#position.advance(overlay, untold);
     else this.#position = new Position(view, view.head, overlay, untold);
     this.#resend = untold;
-    this.#resendsAlone = false;
     if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
-    this.#markBehind(this.#deferred !== undefined || untold !== undefined);
+    const left = this.#isDeferring ? 'removals' : 'none';
+    this.#says(untold === undefined ? left : 'some');
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.release(this);
@@ -548,86 +533,66 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #payForEarlier(): void {
-    const bytes = this.#isDelta ? bytesOfEarlier(this.#claims, this.#deferred) : 0;
+    const overlay = this.#position?.overlay;
+    const bytes = (this.#claims?.bytes ?? 0) + (overlay === undefined ? 0 : bytesOfGone(overlay));
     if (bytes !== this.#earlierBytes) this.payer?.keeps(bytes - this.#earlierBytes);
     this.#earlierBytes = bytes;
   }
 
-  /** Only this client has to be sent this: other cursors at its position get another response. */
-  #needsOwnResponse(): boolean {
-    const { view, overlay } = this.#position ?? { view: this.#view, overlay: undefined };
-    return (
-      view !== this.#view ||
-      this.#claims !== undefined ||
-      this.#owed !== undefined ||
-      (overlay !== undefined && (this.#isDelta || view.forms.some(({ locator }) => locator)))
-    );
-  }
-
-  /** The response for all cursors at this position. */
-  #shared(defers: Defers): Composed {
-    const [view, encoding, from] = [this.#view, this.encoding, this.#position?.revision ?? -1];
-    const deferred = this.#deferredIds(from, defers);
-    const step = {
-      from,
-      resend: this.#resend,
-      deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
-      deferredBefore: this.#deferred,
-      firstResponseDue: this.#mustSendEmpty(),
-      encoding,
-    };
-    const known = this.#resendsAlone ? undefined : view.shared.find(step, this.responses.lastSerial);
+  /**
+   * The response that moves the cursor to the head, of all that its client has and all that is due to it. For all cursors with
+   * the same it is made once.
+   */
+  #reconcile(defers: Defers): Move {
+    const view = this.#view;
+    const deferred = this.#isAlone ? undefined : this.#deferredIds(defers);
+    const step = deferred && this.#step(deferred);
+    const known = step && view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
     if (known !== undefined && !this.responses.rejects(known)) return known;
-    const changes = comingBack(changesSince(view, step.from, step.resend), this.#deferred, this.#timersAt);
-    const input = this.#input(({ item }) => deferred.has(item.id));
-    const composed = this.#pool.timed(() => this.#compose(input, changes));
-    if (!this.#resendsAlone && composed.response?.timeDependent !== true && view.isShared)
+    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
+    const { absent, left: due } = answersIn(this.#due, view);
+    const from = this.#input(covered.kept);
+    const { overlay } = from;
+    const isHiding =
+      this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : () => false;
+    const input = {
+      ...from,
+      defers: (one: RetainedResource) => deferred?.has(one.item.id) ?? this.#defers(one, defers),
+      waits: (one: RetainedResource) => isHiding(one) && this.#mayStay(one),
+      mustRemove: [...covered.named, ...absent],
+    };
+    const composed = this.#pool.timed(() => compose(input));
+    if (step === undefined) return { ...composed, claims: covered.left, due };
+    if (!composed.isOwn && composed.response?.timeDependent !== true && view.isShared)
       view.shared.add(step, composed);
     return composed;
   }
 
-  /** The response for this client alone: all that the view shows, compared with all that the client has. */
-  #reconcile(defers: Defers): Move {
-    const [view, base] = [this.#view, this.#position];
-    const resources = base?.resourcesIn(view) ?? new Map<string, RetainedResource>();
-    const isWithheld = base?.withheld();
-    const all = view.items.values().map((item) => this.#changeOf(item, resources, isWithheld));
-    const changes = comingBack(all, this.#deferred, this.#timersAt);
-    const covered = this.#claims?.coveredIn(view, (id) => this.#lastSent(id)) ?? nothingCovered;
-    const { absent, left: owed } = answersIn(this.#owed, view);
-    // What a wildcard or glob of the view no longer shows, and what was deferred.
-    const removals = new Map<string, RetainedResource>([
-      ...covered.kept.map((one) => [one.item.id, one] as const),
-      ...removalsIn(resources, view),
-      ...(this.#deferred ?? none),
-    ]);
-    const isHiding = this.#isDelta ? leavesDoubtful(resources, view.items) : () => false;
-    const composed = this.#compose(
-      {
-        ...this.#input((one) => this.#defers(one, defers) || (this.#mayStay(one) && isHiding(one))),
-        allItems: true,
-        deferredRemovals: removals.size > 0 ? removals : undefined,
-        mustRemove: [...covered.named, ...absent],
-      },
-      changes,
-    );
-    return { ...composed, overlay: this.#overlay(resources), claims: covered.left, owed };
+  /** Nobody else stands where it does, or something is due to it alone. */
+  get #isAlone(): boolean {
+    const isElsewhere = this.#position !== undefined && this.#position.view !== this.#view;
+    return isElsewhere || this.#claims !== undefined || this.#due !== undefined;
   }
 
-  /** What the client has at the head and the view does not say. `moved`: what it has from another view. */
-  #overlay(moved?: ReadonlyMap<string, RetainedResource>): Position['overlay'] {
-    return this.#takesParts ? this.#position?.overlayIn(this.#view, this.#isDelta, moved) : undefined;
+  #step(deferred: ReadonlySet<string>): CursorStep {
+    const { revision: from = -1, overlay } = this.#position ?? {};
+    return {
+      from,
+      resend: this.#resend,
+      deferred: deferred === noIds ? '' : JSON.stringify([...deferred]),
+      overlay,
+      firstResponseDue: this.#mustSendEmpty(),
+      encoding: this.encoding,
+    };
   }
 
-  /** Ids of the removals that are deferred, of those since a revision and of what earlier responses deferred. */
-  #deferredIds(from: number, defers: Defers): ReadonlySet<string> {
-    if (defers === defersNothing || from < 0) return noIds;
-    const since = this.#view.removedSince(from);
+  /** Ids of the removals that are deferred, of those since its position and of what earlier responses deferred. */
+  #deferredIds(defers: Defers): ReadonlySet<string> {
+    const removed = defers === defersNothing ? none : (this.#position?.removed ?? none);
     // Nearly always: this is on the way of each update to each client.
-    if (since.length === 0 && this.#deferred === undefined) return noIds;
-    const all = new Map([...since.map((one) => [one.item.id, one] as const), ...(this.#deferred ?? none)]);
-    return new Set([...all].filter(([, removed]) => this.#defers(removed, defers)).map(([id]) => id));
+    if (removed.length === 0) return noIds;
+    return new Set(removed.filter((one) => this.#defers(one, defers)).map(({ item }) => item.id));
   }
 
   #defers(one: RetainedResource, defers: Defers): boolean {
@@ -637,61 +602,38 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #mayStay({ item, variant }: RetainedResource): boolean {
-    return !hasExpired(variant, this.#timersAt) && this.#view.admits(variant, item.parameters);
+    const isOver = this.encoding.ttl && hasExpired(variant, this.#pool.options.clock.monotonic());
+    return !isOver && this.#view.admits(variant, item.parameters);
   }
 
-  /** What was to live until then the client's own timers have ended. */
-  get #timersAt(): number {
-    return this.encoding.ttl ? this.#pool.options.clock.monotonic() : Number.NEGATIVE_INFINITY;
-  }
-
-  #changeOf(
-    item: Item,
-    resources: ReadonlyMap<string, RetainedResource>,
-    isWithheld: ((id: string) => boolean) | undefined,
-  ): Change {
-    const { id, spelling } = item;
-    const has = resources.get(id);
-    const lastSent = has?.variant ?? this.#lastSent(id);
-    return {
-      item,
-      now: item.last.value,
-      lastSent: lastSent === 'absent' && isWithheld?.(id) === true ? 'unknown' : lastSent,
-      clientVersion: this.#claims?.versionOf(spelling),
-      resend: this.#resend?.has(id) === true || has?.mayBeDropped === true || this.#owed?.has(id) === true,
-    };
-  }
-
-  #input(defers: (removed: RetainedResource) => boolean): CompositionInput {
-    const [view, position] = [this.#view, this.#position];
+  /** `kept`: what the client said that it has, and is gone. */
+  #input(kept: readonly RetainedResource[]): CompositionInput {
+    const [view, position, claims] = [this.#view, this.#position, this.#claims];
+    const beside = position?.besideIn(view);
+    const ofEarlier = kept.map((one) => [one.item.id, one] as const);
+    const isHere = position?.view === view && position.revision >= 0;
     return {
       view,
+      position,
+      overlay: kept.length === 0 ? beside : new Map([...ofEarlier, ...(beside ?? none)]),
+      claims,
+      resend: this.#resend,
+      due: this.#due,
       encoding: this.encoding,
-      lastSerial: this.responses.lastSerial,
       now: this.#pool.options.clock.monotonic(),
+      allItems: !isHere || claims !== undefined,
+      responses: this.responses,
       controlPlane: this.#pool.options.controlPlane,
-      allItems: false,
-      headAt: position?.view === view && position.revision < view.head ? view.headAt : undefined,
-      errorsSentUpTo: (item) => (position === undefined ? -1 : position.errorsSentUpTo(view, item)),
-      isRejected: (id, variant) => {
-        const isRejected = this.responses.isRejected(id, variant);
-        this.#resendsAlone ||= isRejected;
-        return isRejected;
-      },
-      outstanding: () => this.responses.outstandingAdditions(),
-      defers,
-      deferredRemovals: this.#deferred,
+      defers: () => false,
+      waits: () => false,
       firstResponseDue: this.#mustSendEmpty(),
       mustRemove: none,
     };
   }
 
-  #compose(input: CompositionInput, changes: Iterable<Change>): Composed {
-    return this.#isDelta ? composeDelta(input, changes) : composeSotw(input, changes);
-  }
-
   #has(id: string): boolean {
-    return isVariant(this.#lastSent(id)) || this.#deferred?.has(id) === true;
+    const has = this.#position?.overlay?.get(id)?.variant;
+    return isVariant(has) || isVariant(this.#lastSent(id));
   }
 
   #lastSent(id: string): Value | undefined {

@@ -207,7 +207,7 @@ export function sentName(item: Item, variant: Variant, encoding: Encoding): stri
 
 interface Shown {
   readonly item: Item;
-  readonly variant: Variant;
+  readonly variant: Value;
 }
 
 /**
@@ -221,12 +221,13 @@ export function leavesDoubtful(
 ): (removed: Shown) => boolean {
   const doubtful = new Map<ResourceName, Map<ConstraintsKey, Constraints>>();
   for (const { item, variant } of resources.values()) {
-    if (!item.locator || items.get(item.id)?.last.value !== 'unknown') continue;
+    if (!item.locator || !isVariant(variant) || items.get(item.id)?.last.value !== 'unknown') continue;
     const { name, constraints } = variant;
     getOrMake(doubtful, name, () => new Map()).set(constraints.key, constraints);
   }
   return ({ item: { locator, parameters }, variant }) =>
     locator &&
+    isVariant(variant) &&
     doubtful
       .get(variant.name)
       ?.values()

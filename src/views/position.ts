@@ -20,39 +20,27 @@ import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
 import { parentGlob } from '../model/xdstp.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
-import { onceAtHead, type RetainedResource } from './shared-responses.ts';
+import {
+  areSame,
+  type Has,
+  isDeferred,
+  isResource,
+  type Overlay,
+  onceAtHead,
+  overlayOf,
+  type RetainedResource,
+} from './shared-responses.ts';
 import type { View } from './view.ts';
 
 const none: readonly never[] = [];
 
-/** A name that a client knows to be absent, or of which it has got nothing but errors. */
-interface ToldName {
-  readonly variant: 'absent' | 'unknown';
-  /** The client has got its errors up to this revision. */
-  readonly errorsSentUpTo: number;
-}
-
-/**
- * What a client has that its position in a view does not say, by the ids of items: resources of earlier views whose state
- * is unknown in this view, and absences and errors that it was told and others were not. Never empty: nearly all clients
- * have none.
- */
-type Overlay = ReadonlyMap<string, RetainedResource | ToldName>;
-
-const overlayOf = (
-  entries: Iterable<readonly [string, RetainedResource | ToldName]>,
-): Overlay | undefined => {
-  const overlay = new Map(entries);
-  return overlay.size > 0 ? overlay : undefined;
-};
-
-const nothingBeside: { readonly delta: Overlay; readonly sotw: Overlay } = {
-  delta: new Map(),
-  sotw: new Map(),
-};
-
-/** Of positions of a view, by their revision and overlay, the overlay that follows from it at the head. */
-const overlaysAtHead = onceAtHead(() => new Map<number, WeakMap<Overlay, Overlay>>());
+/** Of positions of a view, by their revision and overlay, what the head does not show any more. Nearly all have none. */
+const removedAtHead = onceAtHead(() => ({
+  without: byRevision(),
+  with: onceFor<Overlay, Removed>(byRevision),
+}));
+type Removed = Map<number, readonly RetainedResource[]>;
+const byRevision = (): Removed => new Map();
 
 /** What a client has: what a view showed at a revision, and what the overlay says besides. */
 export class Position {
@@ -68,7 +56,7 @@ export class Position {
    */
   #untold: ResendItems | undefined;
 
-  constructor(view: View, revision: number, overlay: Overlay | undefined, untold?: ResendItems) {
+  constructor(view: View, revision: number, overlay?: Overlay, untold?: ResendItems) {
     this.view = view;
     this.revision = revision;
     this.#generation = view.generation;
@@ -77,7 +65,7 @@ export class Position {
   }
 
   /** To the head of its view. Returns how many visible changes were passed over. */
-  advance(overlay: Overlay | undefined, untold?: ResendItems): number {
+  advance(overlay: Overlay | undefined, untold: ResendItems | undefined): number {
     const { view } = this;
     const passedOver = view.generation - this.#generation - 1;
     this.revision = view.head;
@@ -89,10 +77,33 @@ export class Position {
 
   /** What the client was last sent of an item. */
   lastSent(id: string): Value | undefined {
+    const has = this.overlay?.get(id);
+    if (has !== undefined && !isDeferred(has)) return has.variant;
     const item = this.view.items.get(id);
-    const value = item === undefined ? undefined : valueAt(item, this.revision);
-    if (isVariant(value) || value === 'absent') return value;
-    return this.overlay?.get(id)?.variant ?? value;
+    return (item && valueAt(item, this.revision)) ?? has?.variant;
+  }
+
+  /** The same of an item of a view, without what it has besides. */
+  lastSentOf(item: Item, view: View): Value | undefined {
+    return this.view === view ? valueAt(item, this.revision) : this.lastSent(item.id);
+  }
+
+  /** What the client has and the head does not show any more. Made once for all that have the same: each update asks. */
+  get removed(): readonly RetainedResource[] {
+    const { view, revision, overlay } = this;
+    const all = removedAtHead(view);
+    const known = overlay === undefined ? all.without : all.with(overlay);
+    return getOrMake(known, revision, () => {
+      const removed: RetainedResource[] = [];
+      for (const item of view.changedSince(revision)) {
+        const variant = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
+        if (isVariant(variant) && overlay?.has(item.id) !== true) removed.push({ item, variant });
+      }
+      const coverage = new Coverage(view);
+      for (const one of overlay?.values() ?? none)
+        if (isResource(one) && valueIn(view, one, coverage) === 'absent') removed.push(one);
+      return removed;
+    });
   }
 
   /** The revision of a view up to which the client got an item's errors. Each is sent once (protocol §8), over views too. */
@@ -116,10 +127,21 @@ export class Position {
     return upTo;
   }
 
-  /** The resources that the client has when it moves to another view, by their ids there. */
-  resourcesIn(view: View): ReadonlyMap<string, RetainedResource> {
-    if (this.view === view) return new Map(this.#beside());
-    return new Map(movedInto(view, this.view.selection, this.#resources()));
+  /** What the client has that this does not say of a view: of another one, all resources, by their ids there. */
+  besideIn(view: View): Overlay | undefined {
+    return this.view === view ? this.overlay : overlayOf(this.#resourcesIn(view));
+  }
+
+  /** The resources that the client has: locators may have other parameters in a view, and so other ids. */
+  *#resourcesIn(view: View): IteratorObject<readonly [string, RetainedResource], undefined> {
+    const targetsOf = movedLocators(this.view.selection, view.selection);
+    for (const [id, retained] of this.#resources()) {
+      const { item } = retained;
+      const targets = view.items.has(id) ? none : targetsOf(item);
+      const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
+      if (target === undefined) yield [id, retained];
+      else yield [target.id, { ...retained, item: { ...item, ...target } }];
+    }
   }
 
   /** What the resources that the client has refer to. */
@@ -147,11 +169,9 @@ export class Position {
     );
   }
 
-  /** Those of `resourcesIn` if locators may have other parameters there, and so other ids. */
-  movedInto(view: View): ReadonlyMap<string, RetainedResource> | undefined {
-    return this.view !== view && view.forms.some(({ locator }) => locator)
-      ? this.resourcesIn(view)
-      : undefined;
+  /** `besideIn`, if locators may have other parameters there, and so other ids. */
+  movedInto(view: View): Overlay | undefined {
+    return this.view !== view && view.forms.some(({ locator }) => locator) ? this.besideIn(view) : undefined;
   }
 
   /**
@@ -159,19 +179,19 @@ export class Position {
    * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).
    */
   movedTo(view: View): Position {
-    const isWithheld = this.withheld();
-    const has = new Map<string, RetainedResource | ToldName>(selectedOf(this.resourcesIn(view), view));
+    const has = new Map<string, Has>(this.#resourcesIn(view).filter(isSelectedIn(view)));
     for (const item of view.items.values()) {
       const { id } = item;
       const resource = has.get(id);
       const variant = this.lastSent(id);
-      if (resource !== undefined)
-        has.set(id, { ...resource, errorsSentUpTo: this.errorsSentUpTo(view, item) });
-      else if (
-        (variant === 'absent' && view.selection.has(id) && !isWithheld(id)) ||
+      if (resource !== undefined) {
+        if (!isDeferred(resource))
+          has.set(id, { ...resource, errorsSentUpTo: this.errorsSentUpTo(view, item) });
+      } else if (
+        (variant === 'absent' && view.selection.has(id)) ||
         (variant === 'unknown' && view.resourceErrors(item).length > 0)
       )
-        has.set(id, { variant, errorsSentUpTo: this.errorsSentUpTo(view, item) });
+        has.set(id, { item, variant, errorsSentUpTo: this.errorsSentUpTo(view, item) });
     }
     return new Position(view, -1, overlayOf(has));
   }
@@ -182,177 +202,57 @@ export class Position {
    * has dropped it (protocol §4.5). `sent`: what outstanding responses add.
    */
   addOutstanding(sent: ReadonlyMap<string, RetainedResource>, view: View): void {
-    const maybe = new Map<string, RetainedResource>();
-    for (const [id, retained] of sent)
-      if (!isVariant(this.lastSent(id))) maybe.set(id, { ...retained, mayBeDropped: true });
-    this.overlay = overlayOf([...(this.overlay ?? none), ...selectedOf(maybe, view)]);
+    const overlay = new Map(this.overlay);
+    const isSelected = isSelectedIn(view);
+    for (const [id, one] of sent) {
+      if (isVariant(this.lastSent(id)) || !isSelected([id, one])) continue;
+      overlay.set(id, { ...one, ...this.overlay?.get(id), mayBeDropped: true });
+    }
+    this.overlay = overlayOf(overlay);
   }
 
   /**
-   * What the client still has once it has been sent all of a view, and the view does not say: resources whose state is
-   * unknown in it, because unknown is not absent (protocol §3.9), and the absences that it was told, of those that are
-   * withheld from others. `moved`: those of `resourcesIn`, in another view. In its own it is made once for all that have
-   * the same: it may be thousands of names, at thousands of clients.
+   * At a client that stays here: the removals that are deferred then. Their time has begun. What came back since the client
+   * has, as this says.
    */
-  overlayIn(
-    view: View,
-    isDelta: boolean,
-    moved?: ReadonlyMap<string, RetainedResource>,
-  ): Overlay | undefined {
+  defer(then: Overlay | undefined): void {
     const { overlay } = this;
-    if (this.view !== view) return this.#leftIn(view, isDelta, moved ?? this.resourcesIn(view));
-    // Nearly always: this is on the way of each update to each client.
-    if (overlay === undefined && view.unknownAgain.size === 0) return undefined;
-    const known = getOrMake(overlaysAtHead(view), this.revision, () => new WeakMap());
-    const before = overlay ?? (isDelta ? nothingBeside.delta : nothingBeside.sotw);
-    const left = getOrMake(
-      known,
-      before,
-      () => this.#leftIn(view, isDelta, this.resourcesIn(view)) ?? before,
+    const shows = (item: Item | undefined): boolean => isVariant(item && valueAt(item, this.revision));
+    const left = [...(overlay ?? none)].filter(
+      ([id, one]) => !isDeferred(one) || !shows(this.view.items.get(id)),
     );
-    return left === before ? undefined : left;
+    const deferred = [...(then ?? none)].filter(([, one]) => isDeferred(one));
+    const now = overlayOf([...left, ...deferred]);
+    if (!areSame(overlay, now)) this.overlay = now;
   }
 
-  /**
-   * A SotW client is told no absence by itself, and is sent what becomes known: it may have unsubscribed it and subscribed
-   * to it again (§3.5).
-   */
-  #leftIn(
-    view: View,
-    isDelta: boolean,
-    resources: ReadonlyMap<string, RetainedResource>,
-  ): Overlay | undefined {
-    const left = new Map<string, RetainedResource | ToldName>();
-    const { head: errorsSentUpTo } = view;
-    // In one view absences are withheld from all alike, but for those told before another set was unknown again.
-    const wasTold =
-      this.view !== view ||
-      view.unknownAgain.size > 0 ||
-      this.overlay?.values().some(({ variant }) => variant === 'absent') === true;
-    if (wasTold && view.forms.length > 1) {
-      const isWithheld = this.withheld();
-      const isWithheldNow = new Position(view, errorsSentUpTo, undefined).withheld();
-      for (const { id } of view.items.values())
-        if (isWithheldNow(id) && this.lastSent(id) === 'absent' && !isWithheld(id))
-          left.set(id, { variant: 'absent', errorsSentUpTo });
-    }
-    const coverage = new Coverage(view);
-    // And what the client got from the view, if its state is unknown again.
-    const again = this.view === view ? this.#shown(view.unknownAgain) : none;
-    for (const [id, retained] of [...resources, ...again]) {
-      const item = view.items.get(id);
-      const isUnknown =
-        item === undefined ? coverage.of(retained) === 'unresolved' : item.last.value === 'unknown';
-      if (isUnknown) left.set(id, isDelta ? retained : { ...retained, mayBeDropped: true });
-    }
-    return overlayOf(left);
-  }
-
-  /** The resources that the client has, by their ids in the view. */
+  /** The resources that the client has, by their ids in its view. What it has besides comes last, and counts. */
   *#resources(): IteratorObject<readonly [string, RetainedResource], undefined> {
-    yield* this.#beside();
-    yield* this.#shown(this.view.items.values());
-  }
-
-  #beside(): IteratorObject<readonly [string, RetainedResource]> {
-    return Iterator.from(this.overlay ?? none).filter(isResource);
-  }
-
-  /** Of these items of the view, the resources that the client got from it. */
-  *#shown(items: Iterable<Item>): IteratorObject<readonly [string, RetainedResource], undefined> {
-    for (const item of items) {
+    for (const item of this.view.items.values()) {
       const variant = valueAt(item, this.revision);
-      if (isVariant(variant)) yield [item.id, { item, variant }];
+      if (isVariant(variant) && this.overlay?.has(item.id) !== true) yield [item.id, { item, variant }];
     }
-  }
-
-  /**
-   * A locator client gets the absence of a name without constraints, which does not say for which parameters. So it is
-   * withheld while the name is unknown for other parameters of this client (protocol §5.10). These are the absences that
-   * were withheld at this position, by the ids of items:
-   *
-   *     x {dev} absent, x {prod} unknown                 →  withheld
-   *     x {dev} absent and told, then x {prod} is added  →  told: it is in the overlay
-   */
-  withheld(): (id: string) => boolean {
-    const { view, revision } = this;
-    if (view.forms.length === 1) return () => false;
-    const others = new OtherParameterSets(view, revision);
-    return (id) => {
-      const item = this.overlay?.get(id)?.variant === 'absent' ? undefined : view.items.get(id);
-      return item !== undefined && valueAt(item, revision) === 'absent' && others.anyOther(item, 'unknown');
-    };
+    for (const [id, has] of this.overlay ?? none) if (isResource(has)) yield [id, has];
   }
 }
 
-const isResource = (
-  entry: readonly [string, RetainedResource | ToldName],
-): entry is [string, RetainedResource] => isVariant(entry[1].variant);
-
-/** Resources that a client has of an earlier selection, by their ids in a view. */
-function* movedInto<Has extends RetainedResource>(
-  view: View,
-  before: Selection,
-  resources: Iterable<readonly [string, Has]>,
-): IteratorObject<readonly [string, Has], undefined> {
-  const targetsOf = movedLocators(before, view.selection);
-  for (const [id, retained] of resources) {
-    const { item } = retained;
-    const targets = view.items.has(id) ? none : targetsOf(item);
-    const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
-    if (target === undefined) yield [id, retained];
-    else yield [target.id, { ...retained, item: { ...item, ...target } }];
-  }
-}
-
-/** The resources that a view's selection names or covers. A client drops the others as it unsubscribes (protocol §4.5). */
-function selectedOf<Has extends RetainedResource>(
-  resources: Iterable<readonly [string, Has]>,
-  view: View,
-): readonly (readonly [string, Has])[] {
+/** What a view's selection names or covers. A client drops the rest as it unsubscribes that (protocol §4.5). */
+function isSelectedIn(view: View): (entry: readonly [string, RetainedResource]) => boolean {
   const coverage = new Coverage(view);
-  return [...resources].filter(
-    ([id, retained]) => view.selection.has(id) || coverage.of(retained) !== 'none',
-  );
-}
-
-/** Removals that were deferred, in a view to which the client moves. Undefined: it selects none of these any more. */
-export function deferredIn(
-  view: View,
-  before: Selection,
-  deferred: ReadonlyMap<string, RetainedResource>,
-): ReadonlyMap<string, RetainedResource> | undefined {
-  const selected = new Map(selectedOf(movedInto(view, before, deferred), view));
-  return selected.size > 0 ? selected : undefined;
+  return ([id, one]) => view.selection.has(id) || coverage.of(one) !== 'none';
 }
 
 /**
- * What is deferred at a client that stays at its position. Its time has begun. Of what was deferred `before` and has come
- * back, the position may say that the client has it: that is no more needed.
+ * What a view says at its head of what a client has. Of what it does not list, what covers it decides; undefined: nothing
+ * does, or it is there in another spelling.
  */
-export function deferredMeanwhile(
-  position: Position | undefined,
-  before: ReadonlyMap<string, RetainedResource> | undefined,
-  now: ReadonlyMap<string, RetainedResource> | undefined,
-): ReadonlyMap<string, RetainedResource> | undefined {
-  const left = [...(before ?? none)].filter(([id]) => !isVariant(position?.lastSent(id)));
-  const all = new Map([...left, ...(now ?? none)]);
-  if (all.size === before?.size && all.entries().every(([id, one]) => before.get(id) === one)) return before;
-  return all.size > 0 ? all : undefined;
-}
-
-/** Resources to remove: the view does not show them, and every subscription that covers them is resolved. */
-export function removalsIn(
-  resources: ReadonlyMap<string, RetainedResource>,
-  view: View,
-): Map<string, RetainedResource> {
-  const removals = new Map<string, RetainedResource>();
-  const coverage = new Coverage(view);
-  for (const [id, retained] of resources) {
-    if (view.items.has(id) || shownOtherwise(retained.item, view)) continue;
-    if (coverage.of(retained) === 'resolved') removals.set(id, retained);
-  }
-  return removals;
+export function valueIn(view: View, has: Has, coverage: Coverage): Value | undefined {
+  const item = view.items.get(has.item.id);
+  if (item !== undefined) return item.last.value;
+  if (!isResource(has)) return undefined;
+  const covered = coverage.of(has);
+  if (covered === 'unresolved') return 'unknown';
+  return covered === 'none' || shownOtherwise(has.item, view) ? undefined : 'absent';
 }
 
 /** The view shows it in another spelling, which is the same resource (protocol §6.1). */
@@ -363,26 +263,30 @@ export function shownOtherwise(item: Item, view: View): boolean {
 }
 
 /**
- * What a view shows at a revision of one name for the other parameter sets of the same client. Computed once for each spelling,
- * because a client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
+ * What a view shows of one name for the other parameter sets of the same client. Computed once for each spelling, because a
+ * client may subscribe to one name with thousands of parameter sets. Valid while the view does not change.
  */
 export class OtherParameterSets {
   readonly #view: View;
-  readonly #revision: number;
   readonly #plain = new Map<string, ReturnType<typeof stateOf>>();
   readonly #located = new Map<string, ReturnType<typeof stateOf>>();
 
-  constructor(view: View, revision: number) {
+  constructor(view: View) {
     this.#view = view;
-    this.#revision = revision;
   }
 
-  /** Whether the same locator with other parameters is `unknown` or `absent`. The item need not be in the view. */
-  anyOther(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>, value: 'unknown' | 'absent'): boolean {
+  /**
+   * Whether the same locator with other parameters is unknown. A locator client gets the absence of a name without
+   * constraints, which does not say for which parameters, so it is withheld then (protocol §5.10). The item need not be in the
+   * view.
+   *
+   *     x {dev} absent, x {prod} unknown                 →  withheld: it has an overlay, where it is unknown
+   *     x {dev} absent and told, then x {prod} is added  →  told, as the position says
+   */
+  anyUnknown(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>): boolean {
     if (!item.locator || this.#view.forms.length === 1) return false;
-    const shown = this.#view.items.get(item.id);
-    const own = shown && valueAt(shown, this.#revision);
-    return this.#of(true, item.spelling, item.name)[value] > (own === value ? 1 : 0);
+    const own = this.#view.items.get(item.id)?.last.value;
+    return this.#of(true, item.spelling, item.name).unknown > (own === 'unknown' ? 1 : 0);
   }
 
   /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
@@ -393,7 +297,7 @@ export class OtherParameterSets {
         // Nearly every client has one parameter set.
         const now =
           only.locator === locator ? this.#view.itemOf(locator, only.parameters, spelled) : undefined;
-        const value = now && valueAt(now, this.#revision);
+        const value = now?.last.value;
         return isVariant(value) && isSame(value, variant, constrained);
       }
       const { names, variants } = this.#of(locator, spelled, canonical);
@@ -405,7 +309,7 @@ export class OtherParameterSets {
       const canonical = resourceName(alias);
       if (shows(alias, canonical)) return true;
       return this.#view.respelled(canonical).some((other) => {
-        const value = other.locator === locator ? valueAt(other, this.#revision) : undefined;
+        const value = other.locator === locator ? other.last.value : undefined;
         return isVariant(value) && isSame(value, variant, constrained);
       });
     });
@@ -413,22 +317,19 @@ export class OtherParameterSets {
 
   #of(locator: boolean, spelling: string, name: ResourceName) {
     const known = locator ? this.#located : this.#plain;
-    return getOrMake(known, spelling, () =>
-      stateOf(this.#view.spelled(locator, spelling, name), this.#revision),
-    );
+    return getOrMake(known, spelling, () => stateOf(this.#view.spelled(locator, spelling, name)));
   }
 }
 
 /** What the items of one spelling show, over all parameter sets of locators, or of plain names. */
-function stateOf(items: Iterable<Item>, revision: number) {
-  /** `unknown` and `absent`: how many items are. `variants`: by `shownVariantKey`. */
-  const state = { unknown: 0, absent: 0, names: new Set<ResourceName>(), variants: new Set<string>() };
-  for (const item of items) {
-    const value = valueAt(item, revision);
-    if (isVariant(value)) {
-      state.names.add(value.name);
-      state.variants.add(shownVariantKey(value));
-    } else if (value !== undefined) state[value]++;
+function stateOf(items: Iterable<Item>) {
+  /** `unknown`: how many items are. `variants`: by `shownVariantKey`. */
+  const state = { unknown: 0, names: new Set<ResourceName>(), variants: new Set<string>() };
+  for (const { last } of items) {
+    if (last.value === 'unknown') state.unknown++;
+    if (!isVariant(last.value)) continue;
+    state.names.add(last.value.name);
+    state.variants.add(shownVariantKey(last.value));
   }
   return state;
 }
@@ -476,7 +377,9 @@ export class Coverage {
     const { selection } = this.#view;
     if (!locator) {
       const collecting = isCollection(name) ? [] : selection.collectionsOver(name);
-      return this.#judge(collecting.filter((selected) => !selected.locator));
+      // Of what a client has from an earlier stream it does not say for which parameters.
+      const isFromEarlier = variant.payload === undefined;
+      return this.#judge(collecting.filter((selected) => isFromEarlier || !selected.locator));
     }
     const located = getOrMake(this.#located, name, () => locatedIn(selection, name));
     const { constraints } = variant;
@@ -556,6 +459,12 @@ function movedIn(
   });
 }
 
+/**
+ * What is due to one client, by ids: it is sent even if the client has it. Where there is an entry, the client is told in any
+ * case whether it is there.
+ */
+export type Due = Map<string, SelectionEntry | undefined>;
+
 /** A name that a delta response must mention as removed. */
 export type NamedRemoval = Pick<Item, 'id' | 'spelling' | 'locator'>;
 
@@ -565,19 +474,19 @@ export type NamedRemoval = Pick<Item, 'id' | 'spelling' | 'locator'>;
  * those that it does not know yet. Undefined: none.
  */
 export function answersIn(
-  owed: ReadonlyMap<string, SelectionEntry> | undefined,
+  due: Due | undefined,
   view: View,
 ): {
   readonly absent: readonly NamedRemoval[];
-  readonly left: Map<string, SelectionEntry> | undefined;
+  readonly left: Due | undefined;
 } {
-  if (owed === undefined) return { absent: none, left: undefined };
+  const owed =
+    due === undefined ? [] : [...due].filter((one): one is [string, SelectionEntry] => one[1] !== undefined);
+  if (owed.length === 0) return { absent: none, left: undefined };
   const absent: NamedRemoval[] = [];
   const left = new Map<string, SelectionEntry>();
-  const answered = [...owed.values()].some(({ selector }) => isCollection(selector))
-    ? answeredIn(view)
-    : undefined;
-  const others = new OtherParameterSets(view, view.head);
+  const answered = owed.some(([, { selector }]) => isCollection(selector)) ? answeredIn(view) : undefined;
+  const others = new OtherParameterSets(view);
   for (const [id, selected] of owed) {
     const { selector: name, spelling, locator } = selected;
     const isCollected = answered !== undefined && isCollection(name);
@@ -585,7 +494,7 @@ export function answersIn(
     // As a locator it is withheld while other parameter sets are unknown (protocol §5.10).
     const waits = isCollected
       ? locator && answered.waiting.has(name)
-      : others.anyOther({ id, name, spelling, locator }, 'unknown');
+      : others.anyUnknown({ id, name, spelling, locator });
     if (state === 'unknown' || (state === 'absent' && waits)) left.set(id, selected);
     else if (state === 'absent') absent.push({ id, spelling, locator });
   }
@@ -650,7 +559,7 @@ const filledIn = onceAtHead(({ items, selection }: View): ReadonlySet<SelectionE
   return filled;
 });
 
-/** What an overlay or deferred removals refer to, read once: each removal of another type asks. */
+/** What an overlay refers to, read once: each removal of another type asks. */
 export const referencesOfAll = onceFor(
   (all: ReadonlyMap<string, { readonly variant: Value }>): References =>
     new Set(all.values().flatMap(({ variant }) => (isVariant(variant) ? referencesOf(variant) : none))),

@@ -12,12 +12,13 @@ import type {
 } from '../model/subscription.ts';
 import { sameVariant } from './changes.ts';
 import { nameOf } from './item.ts';
-import type {
-  Composed,
-  EncodedResponse,
-  ResponseHeader,
-  RetainedResource,
-  SentResponse,
+import {
+  type Composed,
+  type EncodedResponse,
+  isDeferred,
+  type ResponseHeader,
+  type RetainedResource,
+  type SentResponse,
 } from './shared-responses.ts';
 
 /** A client that never answers must not fill the memory. */
@@ -242,11 +243,11 @@ export class SentResponses implements SentState {
   }
 
   /** Whether the client has rejected something that others are sent so, or keep for now; it may have another TTL there. */
-  rejects({ response, deferredRemovals }: Composed): boolean {
+  rejects({ response, overlay }: Composed): boolean {
     if (this.#rejected === undefined) return false;
-    const kept = deferredRemovals?.values().filter(({ mayBeDropped }) => mayBeDropped !== true) ?? [];
-    return [...(response?.sent.additions ?? []), ...kept].some(({ item, variant }) =>
-      this.isRejected(item.id, variant),
+    const kept = overlay?.values().filter((one) => isDeferred(one) && one.mayBeDropped !== true) ?? [];
+    return [...(response?.sent.additions ?? []), ...kept].some(
+      ({ item, variant }) => isVariant(variant) && this.isRejected(item.id, variant),
     );
   }
 

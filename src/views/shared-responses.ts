@@ -1,3 +1,4 @@
+import { isVariant, type Value } from '../model/catalog.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Variant } from '../model/resource.ts';
 import type { Encoding, ResendItems, Response } from '../model/subscription.ts';
@@ -26,17 +27,46 @@ export interface EncodedResponse extends Response {
   readonly timeDependent: boolean;
 }
 
+/** What is made once of the head of a view, when a client asks, for all of them. */
+export function onceAtHead<Of extends { readonly atHead: object }, Value>(
+  make: (view: Of) => Value,
+): (view: Of) => Value {
+  const known = new WeakMap<object, Value>();
+  return (view) => getOrMake(known, view.atHead, () => make(view));
+}
+
+export const areSame = (one: Overlay | undefined, other: Overlay | undefined): boolean =>
+  one?.size === other?.size && (one?.entries().every(([id, has]) => other?.get(id) === has) ?? true);
+
+/** So many overlays of a head are looked at. */
+const maxOverlays = 8;
+const overlaysAtHead = onceAtHead((): Overlay[] => []);
+
+/** Clients that have the same share one object, and so their responses: the one `before`, or of others at the head. */
+export function sharedOverlay(
+  head: { readonly atHead: object },
+  before: Overlay | undefined,
+  now: Overlay,
+): Overlay {
+  if (areSame(before, now)) return before ?? now;
+  const known = overlaysAtHead(head);
+  const same = known.find((one) => areSame(one, now));
+  if (same === undefined && known.push(now) > maxOverlays) known.shift();
+  return same ?? now;
+}
+
 /** The response that moves a cursor to the head of its view. */
 export interface Composed {
   /** Undefined: there is nothing to say. */
   readonly response: EncodedResponse | undefined;
-  /**
-   * Deferred removals: resources that the subscriber still has and that a later response removes (protocol §8,
-   * Order).
-   */
-  readonly deferredRemovals: ReadonlyMap<string, RetainedResource> | undefined;
+  /** What the client has then that the head does not say. */
+  readonly overlay: Overlay | undefined;
+  /** Some of that is there because its removal was deferred: a later response has it (protocol §8, Order). */
+  readonly isDeferring: boolean;
   /** Items whose errors the next response has. */
-  readonly untold?: ResendItems | undefined;
+  readonly untold: ResendItems | undefined;
+  /** The client has rejected something that is in it: it is for this client alone. */
+  readonly isOwn: boolean;
 }
 
 /**
@@ -49,8 +79,8 @@ export interface CursorStep {
   readonly resend: ResendItems | undefined;
   /** Ids of the removals that are deferred. */
   readonly deferred: string;
-  /** What earlier responses deferred: cursors that took the same responses have the same object. */
-  readonly deferredBefore: ReadonlyMap<string, RetainedResource> | undefined;
+  /** What the client has besides: cursors that took the same responses have the same object. */
+  readonly overlay: Overlay | undefined;
   readonly firstResponseDue: boolean;
   readonly encoding: Encoding;
 }
@@ -63,18 +93,16 @@ export const fromNothing: Omit<CursorStep, 'encoding'> = {
   from: -1,
   resend: undefined,
   deferred: '',
-  deferredBefore: undefined,
+  overlay: undefined,
   firstResponseDue: true,
 };
 
-/** A resource that the client still has and the view does not show any more. */
-export interface RetainedResource {
+/** What a client has of an item, beside what a view showed at a revision. */
+export interface Has {
   readonly item: Item;
-  readonly variant: Variant;
-  /**
-   * The removal of this resource was deferred, and its resource errors with it. The client has got the errors up to
-   * this revision.
-   */
+  /** Or it was told that there is none, or has got nothing but errors. */
+  readonly variant: Value;
+  /** The client has got its errors up to this revision. If its removal was deferred, so were its later errors. */
   readonly errorsSentUpTo?: number | undefined;
   /** When the update that removed it arrived, if the removal was deferred. */
   readonly receivedAt?: number | undefined;
@@ -89,13 +117,27 @@ export interface RetainedResource {
   readonly mayBeDropped?: true;
 }
 
-/** What is made once of the head of a view, when a client asks, for all of them. */
-export function onceAtHead<Of extends { readonly atHead: object }, Value>(
-  make: (view: Of) => Value,
-): (view: Of) => Value {
-  const known = new WeakMap<object, Value>();
-  return (view) => getOrMake(known, view.atHead, () => make(view));
+/** A resource that the client has. */
+export interface RetainedResource extends Has {
+  readonly variant: Variant;
 }
+
+/** Its removal is deferred. */
+export const isDeferred = ({ deferredAt }: Has): boolean => deferredAt !== undefined;
+
+export const isResource = (has: Has): has is RetainedResource => isVariant(has.variant);
+
+/**
+ * What a client has that its position in a view does not say, by the ids of items: resources whose state is unknown there
+ * or whose removal was deferred, and absences and errors that it was told and others were not. Never empty: nearly all
+ * clients have none.
+ */
+export type Overlay = ReadonlyMap<string, Has>;
+
+export const overlayOf = (entries: Iterable<readonly [string, Has]>): Overlay | undefined => {
+  const overlay = new Map(entries);
+  return overlay.size > 0 ? overlay : undefined;
+};
 
 /**
  * The encoded responses that lead to a view's head, one for each step. Few steps are in use at a time, and most clients
@@ -163,7 +205,7 @@ function sameStep(a: CursorStep, b: CursorStep): boolean {
     a.resend === b.resend &&
     a.encoding === b.encoding &&
     a.deferred === b.deferred &&
-    a.deferredBefore === b.deferredBefore &&
+    a.overlay === b.overlay &&
     a.firstResponseDue === b.firstResponseDue
   );
 }

@@ -29,7 +29,7 @@ import {
   valueAt,
 } from './item.ts';
 import { Payment } from './payment.ts';
-import { onceAtHead, type RetainedResource, SharedResponses } from './shared-responses.ts';
+import { onceAtHead, SharedResponses } from './shared-responses.ts';
 
 /** Up to so many forms are looked at one by one. */
 const maxScannedForms = 8;
@@ -90,7 +90,6 @@ export class View {
   readonly #unresolvedNames = new Set<Item>();
   /** Named items that must not be cached. */
   readonly uncached = new Set<Item>();
-  readonly #unknownAgain = new Set<Item>();
   #missing: readonly MissingEntry[] | undefined;
   /** Its names that are known not to exist. Times are milliseconds since the epoch. */
   readonly #absentSince = new Map<Item, number>();
@@ -388,7 +387,7 @@ export class View {
   referencesSince(revision: number): References {
     return getOrMake(referencesSince(this), revision, () => {
       const added = new Set<Reference>();
-      for (const item of this.changedSince(revision)) {
+      for (const item of revision < 0 ? this.items.values() : this.changedSince(revision)) {
         const now = item.last.value;
         if (!isVariant(now)) continue;
         const lastSent = valueAt(item, revision);
@@ -397,26 +396,6 @@ export class View {
       }
       return added;
     });
-  }
-
-  /** What a client at this revision has and the head does not show any more. */
-  removedSince(revision: number): readonly RetainedResource[] {
-    return getOrMake(removedSince(this), revision, () => {
-      const removed: RetainedResource[] = [];
-      for (const item of this.changedSince(revision)) {
-        const lastSent = item.last.value === 'absent' ? valueAt(item, revision) : undefined;
-        if (isVariant(lastSent)) removed.push({ item, variant: lastSent });
-      }
-      return removed;
-    });
-  }
-
-  /** Items that clients have and whose state is unknown again, because the rules or the upstream have changed. */
-  get unknownAgain(): ReadonlySet<Item> {
-    const { base } = this;
-    if (base === undefined || base.#unknownAgain.size === 0) return this.#unknownAgain;
-    const members = [...base.#unknownAgain].filter((item) => !this.#hides(item));
-    return this.#unknownAgain.union(new Set(members));
   }
 
   resourceErrors(item: Item): readonly StoredResourceError[] {
@@ -604,8 +583,6 @@ export class View {
     if (value !== item.last.value) this.#trackAbsence(item, value);
     if (value !== 'unknown') this.#unresolvedNames.delete(item);
     else if (item.named) this.#unresolvedNames.add(item);
-    if (value !== 'unknown') this.#unknownAgain.delete(item);
-    else if (isVariant(item.last.value)) this.#unknownAgain.add(item);
     if (item.last.revision === commit.revision) {
       item.last = { revision: commit.revision, value, older: item.last.older };
       return;
@@ -657,7 +634,6 @@ export class View {
 /** By the revisions of clients. */
 const referencesAt = onceAtHead(() => new Map<number, References>());
 const referencesSince = onceAtHead(() => new Map<number, References>());
-const removedSince = onceAtHead(() => new Map<number, readonly RetainedResource[]>());
 
 /** Of a plain name the id of an entry has no parameters. */
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>

@@ -39,7 +39,7 @@ export const mutations: readonly Wrong[] = [
     name: 'a swap of variants leaves the one before with the client',
     rule: 3,
     file: 'src/views/composition.ts',
-    right: 'if (isVariant(lastSent)) content.replace(item, lastSent, now);',
+    right: 'if (isVariant(lastSent)) this.#replace(item, lastSent, now);',
     wrong: 'if (isVariant(lastSent)) void lastSent;',
   },
   {

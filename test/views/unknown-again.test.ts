@@ -8,8 +8,6 @@ import { Selection } from '../../src/model/selection.ts';
 import { defersNothing, encoding } from '../../src/model/subscription.ts';
 import { transaction } from '../../src/model/transaction.ts';
 import { ALLOW_ALL } from '../../src/security/authorization.ts';
-import { Position } from '../../src/views/position.ts';
-import { View } from '../../src/views/view.ts';
 import { Views } from '../../src/views/views.ts';
 import { namedHolder, put, type } from '../support/in-memory-relay.ts';
 import { and, compiled, exists, is, not, told } from '../support/variants.ts';
@@ -82,7 +80,7 @@ function start() {
   expect(takes(), 'nothing is concluded from the unknown').to.deep.equal([]);
   const subscribesAgain = (): void =>
     client.select(selection, ALLOW_ALL, new Set(selection.entries.keys()), []);
-  return { takes, says, store, views, opens, subscribesAgain };
+  return { client, takes, says, store, views, opens, subscribesAgain };
 }
 
 describe('what a client has and nothing is known of any more', () => {
@@ -141,69 +139,19 @@ describe('what is absent, and nothing is known of any more', () => {
 });
 
 describe('what many clients have and nothing is known of any more', () => {
-  const names = ['shop', 'cart', 'other'].map((one) => resourceName(one));
-  const selection = Selection.of(
-    names.map((selector) => {
-      const shared = { parameters, locatorParameters: parameters };
-      return { selector, spelling: selector, locator: true, ...shared };
-    }),
-  );
-
-  /** A view that has shown all of them, and knows nothing of the first two any more. */
-  function forgotten() {
-    const clock = new VirtualClock();
-    const store = new Store({ clock, ambiguous: () => undefined, expiring: () => undefined });
-    const interests = names.map((selector) => ({ type: cds, selector, parameters }));
-    for (const interest of interests) store.addInterest(interest);
-    const says = (...of: readonly string[]) =>
-      store.apply(
-        transaction({
-          holder: namedHolder,
-          type: cds,
-          puts: of.map((one) => put(cds, one, '1', { constraints: before, version: '1' })),
-          resolved: interests.filter(({ selector }) => of.includes(selector)),
-        }),
-      );
-    says(...names);
-    const view = new View(store.sides.released, cds, selection, ALLOW_ALL, () => clock.now());
-    const positions = Array.from({ length: 4 }, () => new Position(view, view.head, undefined));
-    const unresolved = interests.slice(0, 2);
-    const moves = unresolved.map(({ selector }) => ({
-      holder: namedHolder,
-      name: selector,
-      from: before,
-      to: without,
-    }));
-    view.apply(store.restamp({ type: cds, moves, unresolved }), names, false);
-    /** What each has besides its position, in turn over delta and SotW, at the head from now on. */
-    const advance = () =>
-      positions.map((position, index) => {
-        const overlay = position.overlayIn(view, index % 2 === 0);
-        position.advance(overlay);
-        return overlay;
-      });
-    return { view, says, advance };
-  }
-
-  it('is remembered once for all that have the same, over every change', () => {
-    const { view, says, advance } = forgotten();
-    for (const left of [['shop', 'cart'], ['cart'], []]) {
-      const [delta, sotw, ...others] = advance();
-      expect(
-        [...(delta?.values() ?? [])].map(({ variant }) =>
-          typeof variant === 'string' ? variant : variant.name,
-        ),
-      ).to.deep.equal(left);
-      expect(others[0]).to.equal(delta);
-      expect(others[1]).to.equal(sotw);
-      if (left[0] !== undefined) view.apply(says(left[0]), names, false);
-    }
-  });
-
-  it('in SotW it is sent again once it is known, as the client may have unsubscribed it, in delta not', () => {
-    const [delta, sotw] = forgotten().advance();
-    const again = (all: typeof delta) => [...(all?.values() ?? [])].map((one) => 'mayBeDropped' in one);
-    expect(again(delta)).to.deep.equal([false, false]);
-    expect(again(sotw)).to.deep.equal([true, true]);
+  it('is taken back in one response for all that have the same', () => {
+    const { client, takes, says, store, views, opens } = start();
+    says(before, 'old');
+    expect(takes()).to.deep.equal([]);
+    const other = opens();
+    expect(takes(other)).to.deep.equal(['+shop {env == "prod"} old']);
+    const interest = { type: cds, selector: name, parameters };
+    const move = { holder: namedHolder, name, from: before, to: without };
+    views.publish(store.restamp({ type: cds, moves: [move], unresolved: [interest] }));
+    for (const one of [client, other]) expect(takes(one)).to.deep.equal([]);
+    says(after, 'new');
+    const [own, shared] = [client, other].map((one) => one.take(defersNothing)?.bytes);
+    expect(own).to.equal(shared);
+    expect(own).to.not.equal(undefined);
   });
 });

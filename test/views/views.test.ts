@@ -1,7 +1,10 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import { DiscoveryResponseSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import {
+  DeltaDiscoveryResponseSchema,
+  DiscoveryResponseSchema,
+} from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Access } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
@@ -356,6 +359,24 @@ describe('views', () => {
     });
   });
 
+  it('§3.7 a SotW client that leaves a wildcard for names is not told without need that a removal is over', () => {
+    const bench = new Bench();
+    const rds = type('rds');
+    const subscriber = { wake: () => undefined, payer: undefined };
+    const subscription = bench.views.open(rds, sotw, named('*', 'x'), ALLOW_ALL, subscriber);
+    const interests = bench.interests.splice(0).map((one) => ({ ...one, type: rds }));
+    const says = (part: Partial<Transaction>): void =>
+      bench.says({ type: rds, resolved: interests, ...part });
+    says({ puts: [put(rds, 'x', '1')] });
+    expect(contents(subscription.take(defersNothing))).to.deep.equal({ x: '1' });
+    says({ removals: [{ name: resourceName('x'), constraints: UNCONSTRAINED }] });
+    subscription.take(() => true);
+    expect(subscription.hasDeferredRemovals).to.equal(true);
+    subscription.select(named('x'), ALLOW_ALL, new Set(), []);
+    expect(subscription.take(defersNothing)).to.equal(undefined);
+    expect(subscription.hasDeferredRemovals).to.equal(false);
+  });
+
   describe('what a delta client says that it has', () => {
     /** How often all of it was looked through. */
     class Claims extends Map<string, string> {
@@ -401,6 +422,60 @@ describe('views', () => {
       expect(subscription.take(() => true)).to.equal(undefined);
       expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
       expect(subscription.take(defersNothing)?.removed).to.deep.equal(['x']);
+    });
+
+    it('a removal that waits as nothing is known of the name any more is looked at again once something is', () => {
+      const bench = new Bench();
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const subscription = bench.views.open(cds, delta, named('x'), ALLOW_ALL, subscriber);
+      const says = (part: Partial<Transaction>): void => bench.says({ holder: namedHolder, ...part });
+      const state = () => [subscription.pending, subscription.due, subscription.hasDeferredRemovals];
+      says({ puts: [put(cds, 'x', '1')] });
+      subscription.take(defersNothing);
+      says({ removals: [{ name: resourceName('x'), constraints: UNCONSTRAINED }] });
+      expect(subscription.take(() => true)).to.equal(undefined);
+      expect(state()).to.deep.equal([false, false, true]);
+      bench.views.publish(bench.store.restamp({ type: cds, moves: [], unresolved: bench.interests }));
+      expect(subscription.take(() => true)).to.equal(undefined);
+      expect(state(), 'no acknowledgement makes it look').to.deep.equal([false, false, false]);
+      says({});
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['x']);
+    });
+
+    it('§4.1 what is gone is removed from who asks for the wildcard with parameters, too', () => {
+      const bench = new Bench();
+      const [wildcard] = named('*').listed;
+      const selection = Selection.of(wildcard === undefined ? [] : [{ ...wildcard, locator: true }]);
+      const subscription = returning(bench, selection, new Claims([['gone', '1']]));
+      bench.full({ a: '1' });
+      expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
+    });
+
+    it('§3.13 which wildcards are unknown is looked up once for all responses of one state', () => {
+      const bench = new Bench();
+      const selection = named('a', '*');
+      const { listed } = selection;
+      let walks = 0;
+      Object.defineProperty(selection, 'listed', { get: () => (walks++, listed) });
+      const below = encoding({ ...sotw, protocol: 'delta', unknownNames: true });
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const relays = Array.from({ length: 10 }, (_, index) => {
+        const one = bench.views.open(cds, below, selection, ALLOW_ALL, subscriber);
+        one.resume({ initialVersions: new Map([[`own-${index}`, '1']]) });
+        return one;
+      });
+      const [a] = bench.interests;
+      bench.says({ holder: namedHolder, puts: [put(cds, 'a', '1')], resolved: a === undefined ? [] : [a] });
+      const errors = () =>
+        relays.map((one) => {
+          const bytes = one.take(defersNothing)?.bytes.subarray(5) ?? new Uint8Array();
+          return fromBinary(DeltaDiscoveryResponseSchema, bytes).resourceErrors.length;
+        });
+      expect(new Set(errors())).to.deep.equal(new Set([1]));
+      expect(walks).to.be.lessThan(3);
+      bench.says({});
+      expect(new Set(errors()), 'also if it is answered with nothing').to.deep.equal(new Set([0]));
     });
 
     it('is forgotten but for the names that are not answered', () => {
