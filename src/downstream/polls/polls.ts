@@ -557,9 +557,6 @@ export const fetchRoutes: ReadonlyMap<string, TypeInfo> = new Map(
 
 const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 
-/** A place of an account. */
-const unreadAnswers = 'answers to Fetch that are not read';
-
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
 class FetchCall extends ClientStream<ReadPoll> {
   readonly #info: TypeInfo;
@@ -567,8 +564,6 @@ class FetchCall extends ClientStream<ReadPoll> {
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
   #cancel: (() => void) | undefined;
-  /** Its client has not taken the answer at once. */
-  #isUnread = false;
 
   constructor(
     id: string,
@@ -602,21 +597,12 @@ class FetchCall extends ClientStream<ReadPoll> {
         this.end(outcome.kind === 'refused' ? outcome.status : ended);
         return;
       }
-      // What its peer has not read of earlier answers.
-      const held = peer.account.count(unreadAnswers) === 0 ? undefined : heldTooMuch(peer);
-      if (held !== undefined) {
-        this.failFor(held);
-        return;
-      }
+      this.failFor(this.tooMuchUnread);
+      if (this.isOver) return;
       const { bytes } = outcome.response;
       this.#polls.sent(read.value, outcome, bytes);
-      if (this.write(bytes)) {
-        this.end(ended);
-        return;
-      }
-      this.#isUnread = true;
-      this.keepUnread(bytes.length);
-      peer.account.enter(unreadAnswers);
+      if (this.write(bytes)) this.end(ended);
+      else this.keepUnread(bytes.length);
     });
   }
 
@@ -631,7 +617,6 @@ class FetchCall extends ClientStream<ReadPoll> {
 
   override closed(): void {
     super.closed();
-    if (this.#isUnread) this.peer.account.leave(unreadAnswers);
     this.#cancel?.();
     this.#polls.fetches.delete(this.id);
   }
