@@ -221,6 +221,8 @@ class ClientReports extends ClientStream<ReportingClient> {
   message(bytes: Charged): void {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
+    // It may have subscribed only now.
+    this.chooseAgain();
     const start = lengthOfFirstNode(bytes);
     if (bytes.length - start < largeReport) {
       atOnce(this.#report(bytes, start));

@@ -126,7 +126,7 @@ function setUp(
   of?: ReportingClass,
   places = { sessions: 10 },
   peer = testPeer(),
-  settings: { clusters: number } = { clusters: 100 },
+  settings: { clusters: number; targets?: typeof targets } = { clusters: 100 },
   mayKnow?: ReportingClient['mayKnow'],
 ) {
   const clock = new VirtualClock();
@@ -140,7 +140,7 @@ function setUp(
     of,
     origin: itsOwn,
     mayKnow,
-    targets: () => targets,
+    targets: () => settings.targets ?? targets,
     reported() {},
     left() {},
     byNewRules: () => {
@@ -287,6 +287,19 @@ describe('to whom clients report', () => {
     expect(plane.handler).to.equal(undefined);
     places.sessions = 1;
     clock.advance(5000);
+    plane.ask();
+    stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(7);
+  });
+
+  it('§5c.2 is looked up for each report: none counts for an upstream to which its client is not subscribed', () => {
+    const settings: Parameters<typeof setUp>[3] = { clusters: 100 };
+    const { clock, plane, stream } = setUp(undefined, undefined, undefined, settings);
+    settings.targets = [{ upstream: 'other', parameters: NO_PARAMETERS }];
+    stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(0);
     plane.ask();
     stream.send(small);
     clock.advance(1000);
