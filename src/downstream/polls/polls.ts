@@ -6,12 +6,12 @@ import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Encoding, encoding, type Response, type Subscription } from '../../model/subscription.ts';
 import { keptError } from '../../model/text.ts';
-import { TimeSlices } from '../../model/time-slices.ts';
+import { atOnce, type InTurns, TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { ClientStream, OpenStreams } from '../../wire/client-stream.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
-import { denied, draining, exhausted, malformed, type Refusal } from '../../wire/refusal.ts';
+import { denied, draining, exhausted, malformed, type Refusal, rulesChanged } from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { Peer, ServerStream } from '../../wire/server-stream.ts';
 import {
@@ -25,7 +25,7 @@ import {
 } from '../admission.ts';
 import type { ClientContext, DownstreamServices } from '../services.ts';
 import type { ClientTransport } from '../stream-metrics.ts';
-import { selectState } from '../type-stream.ts';
+import { largeBytes, selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
 const sweepMs = 5000;
@@ -113,14 +113,28 @@ export class Polls {
     return refusal?.status;
   }
 
-  /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
-  read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, GrpcStatus> {
-    const read = this.#read(info, bytes, peer, transport);
+  /**
+   * Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). `bytes`
+   * must last as long as that.
+   */
+  *read(
+    info: TypeInfo,
+    bytes: Buffer,
+    peer: Peer,
+    transport: ClientTransport,
+  ): InTurns<Result<ReadPoll, GrpcStatus>> {
+    const read = yield* this.#read(info, bytes, peer, transport);
     return read.ok ? read : fail(this.rejected(read.error));
   }
 
-  #read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, Refusal> {
+  *#read(
+    info: TypeInfo,
+    bytes: Buffer,
+    peer: Peer,
+    transport: ClientTransport,
+  ): InTurns<Result<ReadPoll, Refusal>> {
     const services = this.#services;
+    const generation = this.#generation;
     const read = readRequest(bytes, 'sotw');
     if (!read.ok) return fail(malformed(read.error));
     const { typeUrl, node, subscribe: selectors } = read.value;
@@ -138,7 +152,7 @@ export class Polls {
     const names = limits && excessOfNames(selectors, sotwSelectors, limits);
     if (names !== undefined) return fail(exhausted('subscriptions', names));
     // As the first SotW request of a stream (§3.6): each poll stands for itself.
-    const selected = selectState(selectors, info.url, client, services);
+    const selected = yield* selectState(selectors, info.url, client, services);
     if (!selected.ok) return fail(malformed(selected.error));
     const selection = selected.value;
     const deniesAll = deniedAll(client, info, selection);
@@ -147,7 +161,7 @@ export class Polls {
     if (excess !== undefined) return fail(exhausted('subscriptions', excess));
     const encoded = this.#encoding(client, transport);
     const asked = { info, client, transport, selection, encoding: encoded, version, error };
-    return ok({ ...asked, generation: this.#generation, class: undefined, names: undefined });
+    return ok({ ...asked, generation, class: undefined, names: undefined });
   }
 
   #encoding({ wrapped, ttl }: ClientContext, transport: ClientTransport): Encoding {
@@ -181,6 +195,21 @@ export class Polls {
     return false;
   }
 
+  /** Opens the class of a poll in turns, so that `ask`, which must follow at once, finds it. Why not, `ask` says. */
+  *prepare(poll: ReadPoll, peer: Peer): InTurns<void> {
+    const { info, selection, client } = poll;
+    if (selection.size < namesPerChange || this.#refusal(poll) !== undefined) return;
+    if (this.#known(poll) !== undefined || this.#refusalOfNew(poll, peer) !== undefined) return;
+    let prepared: (() => void) | undefined;
+    try {
+      prepared = yield* this.#services.prepare(info.url, selection, client.access);
+      if (this.#refusal(poll) === undefined) this.#open(poll, peer);
+    } finally {
+      prepared?.();
+      if (this.#known(poll) === undefined) this.#services.sessions?.release(poll);
+    }
+  }
+
   /**
    * Calls back once, at once or after so many milliseconds: so long it waits for what is unknown. The function returned
    * gives the poll up.
@@ -193,9 +222,7 @@ export class Polls {
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
     };
-    const usual = poll.class?.closed === false ? ok(poll.class) : undefined;
-    // One that waited for its peer's turn may come after the end.
-    const found = this.#ended ? fail(draining) : (usual ?? this.#classOf(poll, peer));
+    const found = this.#classOf(poll, peer);
     if (!found.ok) {
       answer(refused(found.error));
       return () => {};
@@ -262,17 +289,40 @@ export class Polls {
     if (error !== undefined) events.nack(info.url, client.nodeId, version, error, peer);
   }
 
-  #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+  #known(poll: ReadPoll): PollClass | undefined {
+    if (poll.class?.closed === false) return poll.class;
+    const known = this.#classes.get(keyOf(poll));
+    return known?.poll.selection.equals(poll.selection) === true ? known : undefined;
+  }
+
+  /** Spends what a new class costs, or says why there is none. */
+  #refusalOfNew(poll: ReadPoll, peer: Peer): Refusal | undefined {
     const { selection, client } = poll;
+    if (client.exempt) return undefined;
+    if (!peer.account.change(1 + Math.floor(selection.size / namesPerChange)))
+      return { reason: 'rate', status: tooFast };
+    const taken = this.#services.sessions?.take(poll, peer.account, [poll]);
+    return typeof taken === 'string' ? exhausted('upstream_sessions', taken) : undefined;
+  }
+
+  #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+    const refusal = this.#refusal(poll);
+    if (refusal !== undefined) return fail(refusal);
+    const known = this.#known(poll);
+    if (known !== undefined) return ok(known);
+    const costly = this.#refusalOfNew(poll, peer);
+    return costly === undefined ? this.#open(poll, peer) : fail(costly);
+  }
+
+  /** One that waited for its peer's turn, or was read in turns, may come after the end or by rules of before. */
+  #refusal(poll: ReadPoll): Refusal | undefined {
+    if (this.#ended) return draining;
+    return this.isCurrent(poll) ? undefined : rulesChanged;
+  }
+
+  #open(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+    const { selection } = poll;
     const key = keyOf(poll);
-    const known = this.#classes.get(key);
-    if (known?.poll.selection.equals(selection) === true) return ok(known);
-    if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
-      return fail({ reason: 'rate', status: tooFast });
-    }
-    const { sessions } = this.#services;
-    const taken = client.exempt ? 0 : sessions?.take(poll, peer.account, [poll]);
-    if (typeof taken === 'string') return fail(exhausted('upstream_sessions', taken));
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
     const opened = new PollClass(key, poll, peer, this.#services, this.#responses);
@@ -383,7 +433,7 @@ class PollClass {
   readonly key: string;
   readonly poll: Poll;
   /** By the clock. */
-  polledAt = 0;
+  polledAt: number;
   closed = false;
   readonly #subscription: Subscription;
   readonly #services: DownstreamServices;
@@ -405,6 +455,7 @@ class PollClass {
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
     this.#responses = responses;
+    this.polledAt = services.clock.monotonic();
     const { info, encoding, selection, client } = poll;
     const subscriber = { wake: () => this.#wake(), payer: peer.account, polls: 'class' } as const;
     this.#subscription = services.open(info.url, encoding, selection, client.access, subscriber);
@@ -563,6 +614,7 @@ class FetchCall extends ClientStream<ReadPoll> {
   readonly #polls: Polls;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
+  #isAsked = false;
   #cancel: (() => void) | undefined;
 
   constructor(
@@ -581,34 +633,50 @@ class FetchCall extends ClientStream<ReadPoll> {
 
   message(bytes: Charged): void {
     if (this.isOver) return;
-    if (this.client !== undefined) {
+    if (this.#isAsked) {
       this.failFor(malformed('a Fetch call takes one DiscoveryRequest: another one came'));
       return;
     }
+    this.#isAsked = true;
+    if (bytes.length < largeBytes) {
+      atOnce(this.#ask(bytes));
+      return;
+    }
+    const copy = Buffer.from(bytes);
+    this.handleInTurns(copy.length, () => this.#ask(copy));
+  }
+
+  *#ask(bytes: Buffer): InTurns<void> {
     const { peer } = this;
-    const read = this.#polls.read(this.#info, bytes, peer, 'fetch');
+    const read = yield* this.#polls.read(this.#info, bytes, peer, 'fetch');
     if (!read.ok) {
       this.end(read.error);
       return;
     }
     this.client = read.value;
-    this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) => {
-      if (outcome.kind !== 'response') {
-        this.end(outcome.kind === 'refused' ? outcome.status : ended);
-        return;
-      }
-      this.failFor(this.tooMuchUnread);
-      if (this.isOver) return;
-      const { bytes } = outcome.response;
-      this.#polls.sent(read.value, outcome, bytes);
-      if (this.write(bytes)) this.end(ended);
-      else this.keepUnread(bytes.length);
-    });
+    yield* this.#polls.prepare(read.value, peer);
+    if (this.isOver) return;
+    this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) =>
+      this.#answer(read.value, outcome),
+    );
+  }
+
+  #answer(poll: ReadPoll, outcome: PollOutcome): void {
+    if (outcome.kind !== 'response') {
+      this.end(outcome.kind === 'refused' ? outcome.status : ended);
+      return;
+    }
+    this.failFor(this.tooMuchUnread);
+    if (this.isOver) return;
+    const { bytes } = outcome.response;
+    this.#polls.sent(poll, outcome, bytes);
+    if (this.write(bytes)) this.end(ended);
+    else this.keepUnread(bytes.length);
   }
 
   /** The client half-closes after its request. */
   override ended(): void {
-    if (this.client === undefined) this.failFor(missing);
+    if (!this.#isAsked) this.failFor(missing);
   }
 
   override drained(): void {
@@ -617,6 +685,7 @@ class FetchCall extends ClientStream<ReadPoll> {
 
   override closed(): void {
     super.closed();
+    this.giveUpReading();
     this.#cancel?.();
     this.#polls.fetches.delete(this.id);
   }

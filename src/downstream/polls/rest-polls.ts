@@ -13,7 +13,7 @@ import { type Clock, Sweep } from '../../model/clock.ts';
 import { numbering } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
-import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
+import { atOnce, type InTurns, inSlices, type Pace, TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
@@ -42,6 +42,8 @@ const longestMs = 500;
 const maxKnownBytes = 64 << 20;
 /** How often polls that nobody repeats any more are looked for. */
 const forgetMs = 5000;
+/** Without its names it has up to 61 KB, as Envoy sends it. */
+const largeRequest = 128 << 10;
 /** To read so many bytes counts as one change of a subscription, and fewer as a part of one. */
 const bytesPerChange = 512 << 10;
 
@@ -65,6 +67,8 @@ interface RestPollsOptions {
 export class RestPolls {
   readonly #options: RestPollsOptions;
   readonly #bodies: JsonBodies;
+  /** Of large requests and responses. */
+  readonly #large: TimeSlices;
   /** Of a connection. */
   readonly #numberOf = numbering();
   readonly #known: LRUCache<string, ReadPoll>;
@@ -86,7 +90,8 @@ export class RestPolls {
       this.#known.purgeStale();
       return this.#known.size > 0;
     });
-    this.#bodies = new JsonBodies(options);
+    this.#large = new TimeSlices(clock);
+    this.#bodies = new JsonBodies(options, this.#large);
   }
 
   /** The paths that are served. */
@@ -104,42 +109,82 @@ export class RestPolls {
     return (body, answered) => this.#poll(info, head, body, traced?.(head, info, answered) ?? answered);
   }
 
+  /** A large one is read in slices, as nobody should wait for it. The function returned gives the poll up. */
   #poll(info: TypeInfo, head: HttpHead, body: Charged, answered: Answered): () => void {
-    const { polls } = this.#options;
-    const read = this.#read(info, head.peer, body);
-    if (!read.ok) {
-      answered(refusal(read.error));
-      return () => {};
-    }
-    const { value } = read;
     let isOpen = true;
-    const giveUp = polls.ask(value, head.peer, longestMs, (outcome) => {
-      if (outcome.kind === 'refused') answered(refusal(outcome.status));
-      else if (outcome.kind === 'unchanged') answered(unchanged);
-      else {
-        this.#answer(value, outcome, head, () => isOpen).then(answered, (error: unknown) => {
-          this.#options.threw(error, head.path);
-          answered(problem(500, 'internal', 'this is a bug: see the log'));
-        });
-      }
-    });
+    const turns = this.#ask(info, head, body, answered, () => isOpen);
+    if (body.length < largeRequest) {
+      const giveUp = atOnce(turns);
+      return () => {
+        isOpen = false;
+        giveUp();
+      };
+    }
+    const { account } = head.peer;
+    const excess = account.hold(body.length);
+    if (excess !== undefined) {
+      answered(refusal(this.#options.polls.rejected(heldBytes(excess))));
+      return nothing;
+    }
+    let giveUp: (() => void) | undefined;
+    const asked = this.#large.run((pace) => inSlices(turns, pace), account);
+    void asked
+      .then(
+        (known) => {
+          giveUp = known;
+          if (!isOpen) giveUp();
+        },
+        (error: unknown) => this.#threw(error, head, answered),
+      )
+      .finally(() => account.keeps(-body.length));
     return () => {
       isOpen = false;
-      giveUp();
+      giveUp?.();
     };
   }
 
+  *#ask(
+    info: TypeInfo,
+    head: HttpHead,
+    body: Charged,
+    answered: Answered,
+    isOpen: () => boolean,
+  ): InTurns<() => void> {
+    const { polls } = this.#options;
+    const read = yield* this.#read(info, head.peer, body);
+    if (!read.ok) {
+      answered(refusal(read.error));
+      return nothing;
+    }
+    const { value } = read;
+    if (!isOpen()) return nothing;
+    yield* polls.prepare(value, head.peer);
+    return polls.ask(value, head.peer, longestMs, (outcome) => {
+      if (outcome.kind === 'refused') answered(refusal(outcome.status));
+      else if (outcome.kind === 'unchanged') answered(unchanged);
+      else
+        this.#answer(value, outcome, head, isOpen).then(answered, (error: unknown) =>
+          this.#threw(error, head, answered),
+        );
+    });
+  }
+
+  #threw(error: unknown, { path }: HttpHead, answered: Answered): void {
+    this.#options.threw(error, path);
+    answered(problem(500, 'internal', 'this is a bug: see the log'));
+  }
+
   /** The same bytes on the same connection are the same poll: nothing is read again. */
-  #read(info: TypeInfo, peer: Peer, body: Charged): Result<ReadPoll, GrpcStatus> {
+  *#read(info: TypeInfo, peer: Peer, body: Charged): InTurns<Result<ReadPoll, GrpcStatus>> {
     const { polls } = this.#options;
     const key = `${this.#numberOf(peer)} ${info.short} ${hash('sha256', body, 'base64')}`;
     const known = this.#known.get(key);
     if (known !== undefined && polls.isCurrent(known)) return ok(known);
     // Before anything of it is read.
     if (!polls.admitsWork(peer, body.length / bytesPerChange)) return fail(tooFast);
-    const bytes = requestFromJson(body, polls.wantedMetadata);
+    const bytes = yield* requestFromJson(body, polls.wantedMetadata);
     if (!bytes.ok) return fail(polls.rejected(malformed(bytes.error)));
-    const read = polls.read(info, bytes.value, peer, 'rest');
+    const read = yield* polls.read(info, bytes.value, peer, 'rest');
     if (!read.ok) return read;
     this.#known.set(key, read.value);
     this.#sweep.start();
@@ -162,6 +207,7 @@ export class RestPolls {
   }
 }
 
+const nothing = (): void => {};
 const vary = 'accept-encoding';
 const unchanged: HttpAnswer = { status: 304, type: '', body: '' };
 
@@ -223,10 +269,9 @@ class JsonBodies {
   /** The JSON of resources, by their hash; without parts it is larger than any body may be. */
   readonly #texts: LRUCache<string, { readonly parts: readonly Buffer[] | undefined }>;
 
-  constructor(options: RestPollsOptions) {
-    const { clock } = options;
+  constructor(options: RestPollsOptions, large: TimeSlices) {
     this.#options = options;
-    this.#large = new TimeSlices(clock);
+    this.#large = large;
     this.#texts = new LRUCache({
       maxSize: textBytes,
       sizeCalculation: ({ parts = [] }) => parts.reduce((sum, { length }) => sum + length, 1),
