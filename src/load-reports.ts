@@ -225,7 +225,7 @@ function reportingClient(
     targets() {
       const { config } = core;
       const own = core.subscribedUpstreams.of(client.nodeId, stream);
-      if (config === last.config && isEqual(own, last.own)) return last.targets;
+      if (config === last.config && (own === last.own || isEqual(own, last.own))) return last.targets;
       const { upstreams, parameters } = config;
       const candidates = reporting(upstreams);
       const chosen = own.size === 0 ? candidates.slice(0, 1) : candidates.filter(({ name }) => own.has(name));

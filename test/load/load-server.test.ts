@@ -11,6 +11,7 @@ import {
 import { type Instruction, joined, readInstruction } from '../../src/load/instruction.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { ReportingClass } from '../../src/load/load-view.ts';
+import { Rows } from '../../src/load/rows.ts';
 import { charged } from '../../src/model/brand.ts';
 import { itsOwn, LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -22,6 +23,7 @@ import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 /** A control plane that takes all that it is told. */
 class Plane {
@@ -571,6 +573,20 @@ describe('a large load report, read in turns', () => {
       expect(peer.account.held).to.equal(0);
     });
   }
+});
+
+describe('the first report of a client', () => {
+  it('is read as those of others: no row is looked up by its key', () => {
+    const { clock, plane, server, stream } = setUp();
+    stream.send(small);
+    const other = new Stream();
+    server.accept(other);
+    other.send({ node: { id: 'b' } });
+    expect(workOf(Rows.prototype, ['find'], () => other.send(small))).to.equal(0);
+    expect(workOf(Rows.prototype, ['find'], () => other.send(large))).to.be.above(0);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(5014);
+  });
 });
 
 describe('how often a client says that its reports were added up', () => {
