@@ -222,7 +222,8 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
     // It may have subscribed only now.
-    this.chooseAgain();
+    if (!this.isReading && this.client !== undefined && this.client.targets() !== this.#targets)
+      this.choose();
     const start = lengthOfFirstNode(bytes);
     if (bytes.length - start < largeReport) {
       atOnce(this.#report(bytes, start));

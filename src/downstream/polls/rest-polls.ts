@@ -109,38 +109,39 @@ export class RestPolls {
     return (body, answered) => this.#poll(info, head, body, traced?.(head, info, answered) ?? answered);
   }
 
-  /** A large one is read in slices, as nobody should wait for it. The function returned gives the poll up. */
+  /** The function returned gives the poll up. */
   #poll(info: TypeInfo, head: HttpHead, body: Charged, answered: Answered): () => void {
-    let isOpen = true;
-    const turns = this.#ask(info, head, body, answered, () => isOpen);
-    if (body.length < largeRequest) {
-      const giveUp = atOnce(turns);
-      return () => {
-        isOpen = false;
-        giveUp();
-      };
-    }
+    const poll = { isOpen: true, giveUp: nothing };
+    const turns = this.#ask(info, head, body, answered, () => poll.isOpen);
+    if (body.length < largeRequest) poll.giveUp = atOnce(turns);
+    else void this.#askInSlices(turns, body.length, head, answered, poll);
+    return () => {
+      poll.isOpen = false;
+      poll.giveUp();
+    };
+  }
+
+  async #askInSlices(
+    turns: InTurns<() => void>,
+    bytes: number,
+    head: HttpHead,
+    answered: Answered,
+    poll: { readonly isOpen: boolean; giveUp: () => void },
+  ): Promise<void> {
     const { account } = head.peer;
-    const excess = account.hold(body.length);
+    const excess = account.hold(bytes);
     if (excess !== undefined) {
       answered(refusal(this.#options.polls.rejected(heldBytes(excess))));
-      return nothing;
+      return;
     }
-    let giveUp: (() => void) | undefined;
-    const asked = this.#large.run((pace) => inSlices(turns, pace), account);
-    void asked
-      .then(
-        (known) => {
-          giveUp = known;
-          if (!isOpen) giveUp();
-        },
-        (error: unknown) => this.#threw(error, head, answered),
-      )
-      .finally(() => account.keeps(-body.length));
-    return () => {
-      isOpen = false;
-      giveUp?.();
-    };
+    try {
+      poll.giveUp = await this.#large.run((pace) => inSlices(turns, pace), account);
+      if (!poll.isOpen) poll.giveUp();
+    } catch (error) {
+      this.#threw(error, head, answered);
+    } finally {
+      account.keeps(-bytes);
+    }
   }
 
   *#ask(
