@@ -92,15 +92,14 @@ export class Polls {
 
   /** Why this peer is refused whatever it asks for. */
   refusal(peer: Peer, info: TypeInfo): GrpcStatus | undefined {
-    const { places } = this.#services;
-    return this.#ofPeer(peer, this.#ended ? draining : places?.denial(peer, info.url));
+    const refusal = this.#ended ? draining : this.#services.places?.denial(peer, info.url);
+    return refusal && this.rejected(refusal, peer);
   }
 
   /** Takes a call of a path in `fetchRoutes`, or ends it. `milliseconds`: how long it waits for what is unknown. */
   fetch(stream: ServerStream, info: TypeInfo, milliseconds: number): void {
-    const { places } = this.#services;
-    const status = this.#ofPeer(stream.peer, places?.refusal(stream.peer, info.url));
-    if (status !== undefined) stream.end(status);
+    const refusal = this.#services.places?.refusal(stream.peer, info.url);
+    if (refusal !== undefined) stream.end(this.rejected(refusal, stream.peer));
     else
       this.fetches.take(
         stream,
@@ -108,26 +107,11 @@ export class Polls {
       );
   }
 
-  #ofPeer(peer: Peer, refusal: Refusal | undefined): GrpcStatus | undefined {
-    if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged, { peer });
-    return refusal?.status;
-  }
-
   /**
    * Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). `bytes`
    * must last as long as that.
    */
   *read(
-    info: TypeInfo,
-    bytes: Buffer,
-    peer: Peer,
-    transport: ClientTransport,
-  ): InTurns<Result<ReadPoll, GrpcStatus>> {
-    const read = yield* this.#read(info, bytes, peer, transport);
-    return read.ok ? read : fail(this.rejected(read.error));
-  }
-
-  *#read(
     info: TypeInfo,
     bytes: Buffer,
     peer: Peer,
@@ -188,13 +172,6 @@ export class Polls {
     return generation === this.#generation;
   }
 
-  /** So much work for one request counts as changes of subscriptions do; false: the peer has done too much. */
-  admitsWork(peer: Peer, cost: number): boolean {
-    if (peer.account.change(cost)) return true;
-    this.#services.events.rejected('rate', undefined, { peer });
-    return false;
-  }
-
   /** Opens the class of a poll in turns, so that `ask`, which must follow at once, finds it. Why not, `ask` says. */
   *prepare(poll: ReadPoll, peer: Peer): InTurns<void> {
     const { info, selection, client } = poll;
@@ -218,7 +195,7 @@ export class Polls {
     this.#count(poll, peer);
     const answer: Answered = (found) => {
       const outcome = this.#hasMoved(poll, peer) ? refused(moved) : found;
-      if (outcome.kind === 'refused') this.rejected(outcome);
+      if (outcome.kind === 'refused') this.rejected(outcome, peer);
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
     };
@@ -299,8 +276,7 @@ export class Polls {
   #refusalOfNew(poll: ReadPoll, peer: Peer): Refusal | undefined {
     const { selection, client } = poll;
     if (client.exempt) return undefined;
-    if (!peer.account.change(1 + Math.floor(selection.size / namesPerChange)))
-      return { reason: 'rate', status: tooFast };
+    if (!peer.account.change(1 + Math.floor(selection.size / namesPerChange))) return tooFast;
     const taken = this.#services.sessions?.take(poll, peer.account, [poll]);
     return typeof taken === 'string' ? exhausted('upstream_sessions', taken) : undefined;
   }
@@ -385,16 +361,19 @@ export class Polls {
   }
 
   /** Counts it. */
-  rejected({ reason, status }: Refusal): GrpcStatus {
-    this.#services.events.rejected(reason);
+  rejected({ reason, status, logged }: Refusal, peer: Peer): GrpcStatus {
+    this.#services.events.rejected(reason, logged, { peer, status });
     return status;
   }
 }
 
-export const tooFast: GrpcStatus = {
-  code: Code.RESOURCE_EXHAUSTED,
-  message:
-    'this peer changes what it polls too often (limits.subscription_changes_per_second): ask again later',
+export const tooFast: Refusal = {
+  reason: 'rate',
+  status: {
+    code: Code.RESOURCE_EXHAUSTED,
+    message:
+      'this peer changes what it polls too often (limits.subscription_changes_per_second): ask again later',
+  },
 };
 
 const keyOf = ({ info, selection, client, encoding }: Poll): string =>
@@ -650,7 +629,7 @@ class FetchCall extends ClientStream<ReadPoll> {
     const { peer } = this;
     const read = yield* this.#polls.read(this.#info, bytes, peer, 'fetch');
     if (!read.ok) {
-      this.end(read.error);
+      this.failFor(read.error);
       return;
     }
     this.client = read.value;
@@ -691,7 +670,7 @@ class FetchCall extends ClientStream<ReadPoll> {
   }
 
   protected rejected(refusal: Refusal): void {
-    this.#polls.rejected(refusal);
+    this.#polls.rejected(refusal, this.peer);
   }
 }
 

@@ -17,7 +17,6 @@ import { atOnce, type InTurns, inSlices, type Pace, TimeSlices } from '../../mod
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
-import type { GrpcStatus } from '../../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../../wire/http-server.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
@@ -131,7 +130,7 @@ export class RestPolls {
     const { account } = head.peer;
     const excess = account.hold(bytes);
     if (excess !== undefined) {
-      answered(refusal(this.#options.polls.rejected(heldBytes(excess))));
+      answered(refusal(this.#options.polls.rejected(heldBytes(excess), head.peer)));
       return;
     }
     try {
@@ -154,7 +153,7 @@ export class RestPolls {
     const { polls } = this.#options;
     const read = yield* this.#read(info, head.peer, body);
     if (!read.ok) {
-      answered(refusal(read.error));
+      answered(refusal(polls.rejected(read.error, head.peer)));
       return nothing;
     }
     const { value } = read;
@@ -176,15 +175,15 @@ export class RestPolls {
   }
 
   /** The same bytes on the same connection are the same poll: nothing is read again. */
-  *#read(info: TypeInfo, peer: Peer, body: Charged): InTurns<Result<ReadPoll, GrpcStatus>> {
+  *#read(info: TypeInfo, peer: Peer, body: Charged): InTurns<Result<ReadPoll, Refusal>> {
     const { polls } = this.#options;
     const key = `${this.#numberOf(peer)} ${info.short} ${hash('sha256', body, 'base64')}`;
     const known = this.#known.get(key);
     if (known !== undefined && polls.isCurrent(known)) return ok(known);
     // Before anything of it is read.
-    if (!polls.admitsWork(peer, body.length / bytesPerChange)) return fail(tooFast);
+    if (!peer.account.change(body.length / bytesPerChange)) return fail(tooFast);
     const bytes = yield* requestFromJson(body, polls.wantedMetadata);
-    if (!bytes.ok) return fail(polls.rejected(malformed(bytes.error)));
+    if (!bytes.ok) return fail(malformed(bytes.error));
     const read = yield* polls.read(info, bytes.value, peer, 'rest');
     if (!read.ok) return read;
     this.#known.set(key, read.value);
@@ -200,7 +199,7 @@ export class RestPolls {
   ): Promise<HttpAnswer> {
     const compressed = takesGzip(headers['accept-encoding']);
     const made = await this.#bodies.of(outcome.response, peer.account, compressed);
-    if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
+    if (!made.ok) return refusal(this.#options.polls.rejected(made.error, peer));
     const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
     // The client may have gone while it was made.
     if (isOpen()) this.#options.polls.sent(poll, outcome, bytes);

@@ -51,7 +51,7 @@ class PollingClient {
     });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
     const read = atOnce(polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest'));
-    if (!read.ok) throw new Error(read.error.message);
+    if (!read.ok) throw new Error(read.error.status.message);
     let answer = 'waits';
     polls.ask(read.value, this.#peer, longest, (outcome) => {
       if (outcome.kind !== 'response') {

@@ -65,7 +65,7 @@ class EnvoyLike {
     });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
     const read = atOnce(polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest'));
-    if (!read.ok) throw new Error(read.error.message);
+    if (!read.ok) throw new Error(read.error.status.message);
     polls.ask(read.value, this.#peer, longest, (outcome) => {
       if (outcome.kind !== 'response') return;
       polls.sent(read.value, outcome, outcome.response.bytes);

@@ -30,7 +30,7 @@ describe('clients that poll, as they are listed', () => {
     const message = create(DiscoveryRequestSchema, { node: create(NodeSchema, { id }), ...request });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
     const read = atOnce(polls.read(typeInfo(type(short)), bytes, peer, 'rest'));
-    if (!read.ok) throw new Error(read.error.message);
+    if (!read.ok) throw new Error(read.error.status.message);
     let version = '';
     polls.ask(read.value, peer, longest, (outcome) => {
       if (outcome.kind === 'refused') return;

@@ -48,7 +48,7 @@ class Poller {
       create(DiscoveryRequestSchema, { node: create(NodeSchema, node()), ...request }),
     );
     const read = atOnce(polls.read(typeInfo(type(short)), Buffer.from(bytes), from, transport));
-    if (!read.ok) return { outcome: { kind: 'refused', reason: '', status: read.error }, giveUp: () => {} };
+    if (!read.ok) return { outcome: { kind: 'refused', ...read.error }, giveUp: () => {} };
     this.#read = read.value;
     const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };
     const giveUp = polls.ask(read.value, from, longest[transport], (outcome) => {
