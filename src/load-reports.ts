@@ -1,4 +1,5 @@
 import { create, fromBinary, type JsonObject, toBinary } from '@bufbuild/protobuf';
+import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import { classOf } from './admin/client-list.ts';
 import type { ClientRules } from './clients.ts';
@@ -17,7 +18,7 @@ import {
   loadOutcomes,
   type ReportedTraffic,
 } from './model/load.ts';
-import { getOrMake, onceFor } from './model/maps.ts';
+import { getOrMake, isEqual, onceFor } from './model/maps.ts';
 import { internParameters } from './model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import type { Selection } from './model/selection.ts';
@@ -181,14 +182,12 @@ const clustersOf = onceFor((access: Access): ReportingClient['mayKnow'] =>
       },
 );
 
-/** `before`: the names of upstreams to which it reported by other rules. */
 function reportingClient(
   core: LoadParts,
   requests: readonly (readonly [LoadOutcome, Tally])[],
   client: ClientContext,
   peer: Peer,
   stream: string,
-  before: ReadonlySet<string> = new Set(),
 ): ReportingClient {
   const { traffic } = core;
   const { nodeKey: node, classKey, loadOrigin: origin } = client;
@@ -200,7 +199,7 @@ function reportingClient(
     readonly targets: readonly LoadTarget[];
     /** Of the upstreams that it reports to, or to which it would. */
     readonly received: readonly Tally[];
-  } = { own: before, targets: [], received: [] };
+  } = { own: new Set(), targets: [], received: [] };
   return {
     of,
     origin,
@@ -225,15 +224,11 @@ function reportingClient(
     left: () => traffic.left(stream),
     targets() {
       const { config } = core;
-      const found = core.subscribedUpstreams.of(client.nodeId, stream);
-      // Its other stream may be away for a moment: a backoff, a worker that is replaced, an outage.
-      const own = found.size > 0 ? found : last.own;
-      if (config === last.config && own.size === last.own.size && own.isSubsetOf(last.own))
-        return last.targets;
+      const own = core.subscribedUpstreams.of(client.nodeId, stream);
+      if (config === last.config && (own === last.own || isEqual(own, last.own))) return last.targets;
       const { upstreams, parameters } = config;
       const candidates = reporting(upstreams);
-      const named = candidates.filter(({ name }) => own.has(name));
-      const chosen = found.size === 0 && named.length === 0 ? candidates.slice(0, 1) : named;
+      const chosen = own.size === 0 ? candidates.slice(0, 1) : candidates.filter(({ name }) => own.has(name));
       // Where no control plane of its own takes reports, `rollout.traffic` asks for them.
       const isAsked = chosen.length === 0 && traffic.intervalMs !== undefined;
       const receiving = isAsked ? upstreams.filter(({ name }) => own.has(name)) : chosen;
@@ -248,16 +243,23 @@ function reportingClient(
     },
     byNewRules() {
       const again = core.rules.reapplyRules(client, peer);
-      return again && reportingClient(core, requests, again, peer, stream, last.own);
+      return again && reportingClient(core, requests, again, peer, stream);
     },
   };
 }
 
+/** Bytes of nodes that are remembered, each with so many beside its id. */
+const mostRemembered = 16 << 20;
+const bytesPerNode = 200;
 /** What is known of streams is looked up again after this, and sooner for a node that is not known. Milliseconds. */
 const rememberedMs = 1000;
 const unknownMs = 50;
 /** A look at 500 streams takes a millisecond. Then none is made for so much longer that others have their time. */
 const streamsPerMs = 40;
+
+const namesOf = onceFor(
+  (upstreams: Config['upstreams']): ReadonlySet<string> => new Set(upstreams.map(({ name }) => name)),
+);
 
 interface Served extends Pick<LoadParts, 'config'> {
   readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'values'> };
@@ -269,6 +271,14 @@ export class SubscribedUpstreams {
   readonly #elsewhere: (nodeId: string, stream: string) => ReadonlySet<string>;
   #byNode = new Map<string, ReadonlySet<string>>();
   #lookedAt = Number.NEGATIVE_INFINITY;
+  /**
+   * Of which it had some last, by node. Its streams may be away for a moment: a backoff, a worker that is replaced, an
+   * outage. And who returns may report before it has subscribed again.
+   */
+  readonly #last = new LRUCache<string, ReadonlySet<string>>({
+    maxSize: mostRemembered,
+    sizeCalculation: (_, nodeId) => nodeId.length + bytesPerNode,
+  });
   /** By what claims: a selection never changes, and many clients have the same. */
   readonly #bySelection = new WeakMap<object, WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>>();
 
@@ -281,13 +291,17 @@ export class SubscribedUpstreams {
     this.#elsewhere = elsewhere;
   }
 
-  /** Their names. Nobody is asked elsewhere who has something here: the streams of a client are mostly on one connection. */
+  /** Their names, or those of before if there are none. Nobody is asked elsewhere who has something here: the streams of a client are mostly on one connection. */
   of(nodeId: string, stream: string): ReadonlySet<string> {
     const { upstreams } = this.#core.config;
     // Nobody can subscribe to another one.
-    if (upstreams.length < 2) return new Set(upstreams.map(({ name }) => name));
-    const own = this.here(nodeId);
-    return own.size > 0 ? own : this.#elsewhere(nodeId, stream);
+    if (upstreams.length < 2) return namesOf(upstreams);
+    const here = this.here(nodeId);
+    const found = here.size > 0 ? here : this.#elsewhere(nodeId, stream);
+    const last = this.#last.get(nodeId);
+    if (found.size === 0) return last?.intersection(namesOf(upstreams)) ?? found;
+    if (last !== found) this.#last.set(nodeId, found);
+    return found;
   }
 
   /** Of this process's streams. */

@@ -242,18 +242,19 @@ export class TypeStream {
       return this.#stepDelta(request, client, ahead);
     // If many clients send the same first request, it is read once.
     const bytes = request.subscribe ?? nothingNamed;
-    const read = readOnce(knownSelections.delta, client, this.info.url, bytes, () => {
-      const step = this.#stepDelta(request, client, ahead);
-      return step.ok ? ok(step.value.selection) : step;
-    });
-    return read.ok ? ok(stepTo(undefined, read.value)) : read;
+    const key = keyOf(client, this.info.url, bytes);
+    const known = knownSelections.delta.get(key)?.deref();
+    if (known !== undefined) return ok(stepTo(undefined, known));
+    const read = this.#stepDelta(request, client, ahead);
+    if (!read.ok) return read;
+    return ok(stepTo(undefined, remember(knownSelections.delta, key, read.value.selection)));
   }
 
   /** All that a SotW request selects. */
   #state(selectors: Buffer | undefined, client: ClientContext, [read]: Ahead): Result<Selection> {
     if (selectors === undefined && this.#hasNamed) return ok(EMPTY_SELECTION);
     if (selectors !== undefined) this.#hasNamed = true;
-    return selectState(selectors, this.info.url, client, this.#context.services, read);
+    return atOnce(selectState(selectors, this.info.url, client, this.#context.services, read));
   }
 
   #stepDelta(request: Request, client: ClientContext, ahead: Ahead): Result<Step> {
@@ -442,19 +443,22 @@ export function namedSelection(
 }
 
 /** What a request selects that says everything (SotW, or a poll). `read`: what its names select, if that is known. */
-export function selectState(
+export function* selectState(
   selectors: Buffer | undefined,
   type: TypeUrl,
   client: ClientContext,
   services: Pick<DownstreamServices, 'legacyWildcard'>,
   read?: Result<readonly SelectionEntry[]>,
-): Result<Selection> {
+): InTurns<Result<Selection>> {
   const bytes = selectors ?? nothingNamed;
-  return readOnce(knownSelections.sotw, client, type, bytes, () => {
-    const selected = read ?? selectAll(bytes, sotwSelectors, type, client);
-    if (!selected.ok) return selected;
-    return ok(namedSelection(selected.value, legacyWildcard(type, client, services)));
-  });
+  const key = keyOf(client, type, bytes);
+  const known = knownSelections.sotw.get(key)?.deref();
+  if (known !== undefined) return ok(known);
+  const selected = read ?? (yield* selectInTurns(bytes, sotwSelectors, type, client));
+  if (!selected.ok) return selected;
+  yield;
+  const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
+  return ok(remember(knownSelections.sotw, key, selection));
 }
 
 const numberOf = numbering();
@@ -474,22 +478,16 @@ const selections = () =>
     sizeCalculation: (_, bytes) => bytes.length,
   });
 
-/** For clients of one selection group, the same bytes select the same. A key copies them: only where it may be found again. */
-function readOnce(
-  known: ReturnType<typeof selections>,
-  { selectionGroup, passesVariants }: ClientContext,
-  type: TypeUrl,
-  bytes: Buffer,
-  read: () => Result<Selection>,
-): Result<Selection> {
+/** For clients of one selection group, the same bytes select the same. Empty: it is not kept, as nobody would find it again. */
+const keyOf = ({ selectionGroup, passesVariants }: ClientContext, type: TypeUrl, bytes: Buffer): string =>
   // Of a relay of variants the group is the client alone.
-  if (passesVariants || bytes.length >= mostKnownBytes) return read();
-  const key = `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
-  const before = known.get(key)?.deref();
-  if (before !== undefined) return ok(before);
-  const selected = read();
-  if (selected.ok) known.set(key, new WeakRef(selected.value));
-  return selected;
+  passesVariants || bytes.length >= mostKnownBytes
+    ? ''
+    : `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
+
+function remember(known: ReturnType<typeof selections>, key: string, selection: Selection): Selection {
+  if (key !== '') known.set(key, new WeakRef(selection));
+  return selection;
 }
 
 /** An empty name is a name in delta, and nothing in SotW (§3.6). */
@@ -572,7 +570,7 @@ function drop(
 }
 
 /** With fewer bytes of names, locators and versions a request is handled at once. */
-const largeBytes = 32 * 1024;
+export const largeBytes = 32 * 1024;
 
 /** `bytes`: of the whole message. Nearly every request is an ACK: it is told by that alone. */
 export function isLarge(request: Request, bytes: number, from = largeBytes): boolean {

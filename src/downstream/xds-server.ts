@@ -333,12 +333,17 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
       this.failFor({ ...refusal, logged: refusal.status.message });
       return false;
     }
+    const isOwn = (): boolean => type.subscription?.isShared(response) !== true;
+    const refusal = this.tooMuchUnread;
+    if (refusal !== undefined && isOwn()) {
+      this.failFor(refusal);
+      return false;
+    }
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     // What many get is charged to nobody.
-    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true)
-      this.keepUnread(length);
+    if (!this.write(response.bytes) && isOwn()) this.keepUnread(length);
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;

@@ -221,6 +221,9 @@ class ClientReports extends ClientStream<ReportingClient> {
   message(bytes: Charged): void {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
+    // It may have subscribed only now.
+    if (!this.isReading && this.client !== undefined && this.client.targets() !== this.#targets)
+      this.choose();
     const start = lengthOfFirstNode(bytes);
     if (bytes.length - start < largeReport) {
       atOnce(this.#report(bytes, start));

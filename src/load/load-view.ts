@@ -50,9 +50,12 @@ export class LoadView {
   /** What a report says of clusters. */
   add(of: ReportingClass, payer: Payer, clusters: readonly ReadCluster[]): void {
     const window = this.#windowAt(this.#clock.monotonic());
+    let known = window.classes.get(of.id);
     for (const one of clusters) {
-      const row = window.classes.get(of.id)?.rows.get(one.name) ?? made(window, of, payer, one.name);
-      if (row !== undefined) addCounts(row, one);
+      const row = known?.rows.get(one.name) ?? made(window, of, payer, one.name);
+      if (row === undefined) continue;
+      known ??= window.classes.get(of.id);
+      addCounts(row, one);
     }
   }
 

@@ -9,6 +9,7 @@ import {
   type FieldPlan,
   mostRows,
   none,
+  noOrder,
   type Plan,
   placeOf,
   REPORT,
@@ -116,7 +117,11 @@ export class Reading {
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
   readonly #counts: ((cluster: string) => boolean) | undefined;
-  /** The last report of this client was read for the same, so no name is looked up again. */
+  /** Which rows are expected: those of its client's last report, or before its first one those of others. */
+  readonly #expected: Reporter['order'];
+  /** Another row came than was expected. */
+  #hasOthers = false;
+  /** The report that is expected was read for the same, so no name is looked up again. */
   readonly #areExpectedWanted: boolean;
   #reader = noReader;
   /** Looks at keys. */
@@ -150,8 +155,9 @@ export class Reading {
     this.#reporter = reporter;
     this.#wanted = wanted;
     this.#counts = counts;
+    this.#expected = reporter.order.ids.length > 0 ? reporter.order : this.#rows.lastOrder;
     this.#areExpectedWanted =
-      counts === undefined && (wanted?.clusters === undefined || wanted === reporter.orderOf);
+      counts === undefined && (wanted?.clusters === undefined || wanted === this.#expected.of);
   }
 
   /**
@@ -186,8 +192,17 @@ export class Reading {
       row.latest?.payer.hold(-row.latest.bytes.length);
       row.latest = { bytes: Buffer.from(bytes), payer };
     }
-    remember(this.#rows, this.#reporter, this.#notes, this.#wanted);
+    remember(this.#rows, this.#reporter, this.#notes, this.#newOrder());
     return this.#left;
+  }
+
+  #newOrder(): Reporter['order'] {
+    const { named, order } = this.#notes;
+    const { ids, of } = this.#expected;
+    if (!this.#hasOthers && named === ids.length && this.#wanted === of) return this.#expected;
+    const made = { ids: order.slice(0, named), of: this.#wanted };
+    if (named > 0) this.#rows.lastOrder = made;
+    return made;
   }
 
   close(): void {
@@ -312,7 +327,7 @@ export class Reading {
     if (this.#isUnwanted(field)) return true;
     const reader = this.#reader;
     const notes = this.#notes;
-    const id = this.#reporter.order[notes.named] ?? 0;
+    const id = this.#expected.ids[notes.named] ?? 0;
     if (this.#rows.columns.places[id] !== placeOf(parent, field.number)) return false;
     notes.order[notes.named++] = id;
     const outer = reader.enter(reader.start, reader.end);
@@ -344,7 +359,7 @@ export class Reading {
     const counted = notes.counted.length;
     const gauges = notes.gauges.length;
     const latest = this.#latest.length;
-    const expected = this.#reporter.order[named] ?? none;
+    const expected = this.#expected.ids[named] ?? none;
     if (isCluster(field)) this.#cluster = noRequests(this.#rows.names[expected] ?? '');
     const { success = 0, error = 0, dropped = 0 } = this.#cluster ?? nothing;
     const isIt = this.#readExpected(parent, field);
@@ -399,6 +414,7 @@ export class Reading {
     const id = this.#rowByKey(parent, field, start, end);
     if (id !== none && (!isCluster(field) || this.#begin(id, notes.named))) {
       notes.order[notes.named++] = id;
+      this.#hasOthers = true;
       return id;
     }
     if (!this.#isPart) this.#left++;
@@ -523,8 +539,8 @@ export const addedUp = (sum = 0, more = 0): number => clipped(sum + more, larges
 function remember(
   rows: Rows,
   reporter: Reporter,
-  { order, named, gauges: said }: Notes,
-  wanted: Wanted | undefined,
+  { named, gauges: said }: Notes,
+  order: Reporter['order'],
 ): void {
   const { payer, gauges } = reporter;
   const { numbers } = rows;
@@ -546,8 +562,7 @@ function remember(
   copy(said.places, said.length, gauges.places);
   copy(said.amounts, said.length, gauges.amounts);
   gauges.length = said.length;
-  copy(order, named, reporter.order);
-  reporter.orderOf = wanted;
+  reporter.order = order;
 }
 
 /** Nothing that it has said last counts. */
@@ -556,7 +571,7 @@ export function forget({ numbers }: Rows, reporter: Reporter): void {
   reporter.gauges.length = 0;
   reporter.gauges.places.length = 0;
   reporter.gauges.amounts.length = 0;
-  reporter.order.length = 0;
+  reporter.order = noOrder;
   reporter.payer.hold(-reporter.heldBytes);
   reporter.heldBytes = 0;
 }

@@ -147,6 +147,14 @@ export class Values {
   }
 }
 
+/** The rows of a report, by id, and what was wanted of it. Some of the rows may not be there any more. */
+interface Order {
+  readonly ids: readonly number[];
+  readonly of: Wanted | undefined;
+}
+
+export const noOrder: Order = { ids: [], of: undefined };
+
 /** What one client has made in the sums, and what its last report said. */
 export class Reporter {
   readonly payer: Payer;
@@ -156,10 +164,8 @@ export class Reporter {
   readonly maxRows: number;
   /** Rows of clusters that its reports have made. */
   clusters = 0;
-  /** Ids of the rows of its last report: the next one has the same as a rule. Some may not be there any more. */
-  readonly order: number[] = [];
-  /** What was wanted of it. */
-  orderOf: Wanted | undefined;
+  /** Of its last report: the next one has the same as a rule. */
+  order = noOrder;
   /** The gauges of its last report that are not 0. */
   readonly gauges = new Values();
   /** Paid for these two. */
@@ -257,6 +263,8 @@ export class Rows {
   /** Of clusters. */
   readonly names: string[] = [];
   readonly #rows: (Row | undefined)[] = [];
+  /** Of the last report that had another one than its client expected: clients of a fleet have the same as a rule. */
+  lastOrder = noOrder;
   /** Ids of rows that are gone, with their numbers. */
   readonly #free = new Map<Plan, number[]>();
   #numbersEnd = 0;

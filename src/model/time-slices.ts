@@ -235,6 +235,14 @@ export class OverTurns<T> extends Set<T> {
   }
 }
 
+/** In slices, one after the other. */
+export async function inSlices<T>(work: InTurns<T>, pace: Pace): Promise<T> {
+  for (let step = work.next(); ; step = work.next()) {
+    if (step.done === true) return step.value;
+    await pace.yieldIfDue();
+  }
+}
+
 /** All of it in this turn. */
 export function atOnce<T>(reading: InTurns<T>): T {
   for (;;) {

@@ -9,6 +9,9 @@ import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-st
 /** How often silent and stalled clients are looked for, in milliseconds. */
 export const overdueCheckMs = 1000;
 
+/** A place of an account. */
+const unreadPlace = 'what it does not read';
+
 /** Who may open a stream of whatever kind, and how many of all kinds there may be. */
 export interface StreamPlaces {
   /** Why this peer is answered nothing of a type, whatever it asks; undefined: it is. Without a type: of any. */
@@ -147,8 +150,21 @@ export abstract class ClientStream<Client> implements StreamHandler {
   /** So much of what only this client gets has not been read yet. */
   protected keepUnread(bytes: number): void {
     if (bytes === this.#unread) return;
-    this.peer.account.keeps(bytes - this.#unread);
+    const { account } = this.peer;
+    account.keeps(bytes - this.#unread);
+    if (this.#unread === 0) account.enter(unreadPlace);
+    else if (bytes === 0) account.leave(unreadPlace);
     this.#unread = bytes;
+  }
+
+  /**
+   * Why it gets no more of what only it gets: its peer does not read that, and holds too much. Whatever it holds, one may
+   * be written: that may be larger than all that a peer may hold.
+   */
+  protected get tooMuchUnread(): Refusal | undefined {
+    const { account } = this.peer;
+    const excess = account.count(unreadPlace) === 0 ? undefined : account.excess;
+    return excess === undefined ? undefined : heldBytes(excess);
   }
 
   end(status: GrpcStatus): void {

@@ -22,14 +22,14 @@ export function parseJson(bytes: Buffer, mostValues: number, ignored: readonly s
   const reader = new JsonReader(bytes, mostValues);
   const fields: string[] = [];
   if (reader.kind() !== 'object') reader.refuse('an object is expected');
-  reader.fields((key) => {
+  for (const key of reader.keys()) {
     if (!ignored.includes(key)) {
       fields.push(`${JSON.stringify(key)}:${reader.passed()}`);
-      return;
+      continue;
     }
     if (!['object', 'literal'].includes(reader.kind())) reader.refuse('an object is expected');
     reader.skip();
-  });
+  }
   reader.end();
   return JSON.parse(`{${fields.join()}}`);
 }
@@ -94,27 +94,29 @@ export class JsonReader {
     return this.#at;
   }
 
-  /** An object: for each key, `read` must read or skip the value. */
-  fields(read: (key: string) => void): void {
+  /** Of an object: before the next key, the value of this one must be read or skipped. */
+  *keys(): Generator<string, void, undefined> {
     if (this.#begin() !== openBrace) this.refuse('an object is expected');
     const { length } = this.#path;
-    this.#each(closeBrace, () => {
+    for (let more = this.#opens(closeBrace); more; more = this.#hasMore(closeBrace)) {
       const key = this.#key();
       this.#path[length] = key;
-      read(key);
-    });
+      yield key;
+    }
+    this.#depth--;
     this.#path.length = length;
   }
 
-  /** A list: `read` must read or skip each element. */
-  elements(read: () => void): void {
+  /** Of a list, by their indices: before the next one, this one must be read or skipped. */
+  *elements(): Generator<number, void, undefined> {
     if (this.#begin() !== openBracket) this.refuse('a list is expected');
     const { length } = this.#path;
     let index = 0;
-    this.#each(closeBracket, () => {
-      this.#path[length] = index++;
-      read();
-    });
+    for (let more = this.#opens(closeBracket); more; more = this.#hasMore(closeBracket)) {
+      this.#path[length] = index;
+      yield index++;
+    }
+    this.#depth--;
     this.#path.length = length;
   }
 
@@ -163,8 +165,8 @@ export class JsonReader {
   skip(): void {
     const byte = this.#begin();
     if (byte === quote) this.#passText();
-    else if (byte === openBrace) this.#each(closeBrace, this.#skipMember);
-    else if (byte === openBracket) this.#each(closeBracket, this.#skipElement);
+    else if (byte === openBrace) this.#skipParts(closeBrace);
+    else if (byte === openBracket) this.#skipParts(closeBracket);
     else this.#passWord(byte);
   }
 
@@ -179,25 +181,25 @@ export class JsonReader {
     throw this.#fault('unexpected', accepted);
   }
 
-  readonly #skipMember = (): void => {
-    this.#passKeyText();
-    this.#passColon();
-    this.skip();
-  };
+  #skipParts(close: number): void {
+    for (let more = this.#opens(close); more; more = this.#hasMore(close)) {
+      if (close === closeBrace) {
+        this.#passKeyText();
+        this.#passColon();
+      }
+      this.skip();
+    }
+    this.#depth--;
+  }
 
-  readonly #skipElement = (): void => this.skip();
-
-  /** Of an object or list that begins here: `read` must pass each of its parts. */
-  #each(close: number, read: () => void): void {
+  /** An object or list begins here. False: and ends, as it is empty. */
+  #opens(close: number): boolean {
     this.#at++;
     if (++this.#depth > this.#mostDepth)
       throw this.#fault('beyond', `nested too deeply: more than ${this.#mostDepth} levels`);
-    if (this.#next() === close) this.#at++;
-    else {
-      do read();
-      while (this.#hasMore(close));
-    }
-    this.#depth--;
+    if (this.#next() !== close) return true;
+    this.#at++;
+    return false;
   }
 
   #hasMore(close: number): boolean {

@@ -1,6 +1,7 @@
 import { onceFor } from '../model/maps.ts';
 import type { WantedMetadata } from '../model/node-path.ts';
 import { assertNever, fail, ok, type Result } from '../model/result.ts';
+import { atOnce, type InTurns } from '../model/time-slices.ts';
 import { encode, type Field, message, nested, utf8, varint } from '../protobuf/field-writer.ts';
 import { JsonFault, JsonReader } from './json-reader.ts';
 
@@ -11,7 +12,7 @@ const mostValues = 200_000;
  * A DiscoveryRequest in JSON as an encoded one (protocol §7.1), with what the relay reads of it. Of a node of 61 KB that
  * is a few texts; of its metadata only what is `wanted` (undefined: all). Everything else is passed over.
  */
-export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined): Result<Buffer> {
+export function* requestFromJson(body: Buffer, wanted: WantedMetadata | undefined): InTurns<Result<Buffer>> {
   try {
     const reader = new JsonReader(body, mostValues);
     if (reader.kind() !== 'object') {
@@ -19,8 +20,9 @@ export function requestFromJson(body: Buffer, wanted: WantedMetadata | undefined
       reader.end();
       return fail('the body is not a JSON object: it must be a DiscoveryRequest');
     }
-    const fields = readMessage(reader, requestShape(wanted));
+    const fields = yield* readMessage(reader, requestShape(wanted));
     reader.end();
+    yield;
     return ok(encode(fields));
   } catch (error) {
     if (!(error instanceof JsonFault)) throw error;
@@ -37,10 +39,18 @@ const verdicts: Readonly<Record<JsonFault['kind'], string>> = {
 /** Reads a value that is not null. */
 type Read = (reader: JsonReader, into: Field[]) => void;
 
-/** The fields that are read, under both of their names. `once` may be set once: the field, or the one-of that has it. */
-type Shape = ReadonlyMap<string, { readonly read: Read; readonly once: string }>;
+/** A list, of which this reads each element. */
+interface List {
+  readonly each: Read;
+}
 
-function shape(fields: Readonly<Record<string, Read>>, oneOfs: Readonly<Record<string, string>> = {}): Shape {
+/** The fields that are read, under both of their names. `once` may be set once: the field, or the one-of that has it. */
+type Shape = ReadonlyMap<string, { readonly read: Read | List; readonly once: string }>;
+
+function shape(
+  fields: Readonly<Record<string, Read | List>>,
+  oneOfs: Readonly<Record<string, string>> = {},
+): Shape {
   return new Map(
     Object.entries(fields).flatMap(([name, read]) => {
       const known = { read, once: oneOfs[name] ?? name };
@@ -50,20 +60,29 @@ function shape(fields: Readonly<Record<string, Read>>, oneOfs: Readonly<Record<s
   );
 }
 
-function readMessage(reader: JsonReader, known: Shape): Field[] {
+/** So many elements of a list are read in one turn: locators with their parameters take some milliseconds. */
+const elementsPerTurn = 500;
+
+function* readMessage(reader: JsonReader, known: Shape): InTurns<Field[]> {
   const into: Field[] = [];
   const seen = new Set<string>();
-  reader.fields((key) => {
+  for (const key of reader.keys()) {
     const field = known.get(key);
     if (field === undefined) {
       reader.skip();
-      return;
+      continue;
     }
-    if (seen.has(field.once)) reader.refuse(`${field.once} may be given only once`);
-    if (reader.isNull()) return;
-    seen.add(field.once);
-    field.read(reader, into);
-  });
+    const { read, once } = field;
+    if (seen.has(once)) reader.refuse(`${once} may be given only once`);
+    if (reader.isNull()) continue;
+    seen.add(once);
+    if (typeof read === 'function') read(reader, into);
+    else
+      for (const index of reader.elements()) {
+        if (index % elementsPerTurn === elementsPerTurn - 1) yield;
+        read.each(reader, into);
+      }
+  }
   return into;
 }
 
@@ -86,23 +105,18 @@ const integer =
 const part =
   (number: number, known: Shape): Read =>
   (reader, into) =>
-    nested(into, number, readMessage(reader, known));
-
-const list =
-  (read: Read): Read =>
-  (reader, into) =>
-    reader.elements(() => read(reader, into));
+    nested(into, number, atOnce(readMessage(reader, known)));
 
 /** A map<string, string>. */
 const texts =
   (number: number): Read =>
   (reader, into) => {
     const seen = new Set<string>();
-    reader.fields((key) => {
+    for (const key of reader.keys()) {
       if (seen.has(key)) reader.refuse('each key may be given only once');
       seen.add(key);
       nested(into, number, [utf8(1, key), utf8(2, reader.text())]);
-    });
+    }
   };
 
 /** A google.protobuf.Struct. The relay reads no lists and no nulls of it, and numbers as text (`readClientNode`). */
@@ -114,17 +128,17 @@ const struct =
 function readStruct(reader: JsonReader, wanted: WantedMetadata | undefined): Field[] {
   const into: Field[] = [];
   const seen = new Set<string>();
-  reader.fields((key) => {
+  for (const key of reader.keys()) {
     const below = wanted?.get(key);
     if (wanted !== undefined && below === undefined) {
       reader.skip();
-      return;
+      continue;
     }
     if (seen.has(key)) reader.refuse('each key may be given only once');
     seen.add(key);
     const value = readValue(reader, below);
     if (value !== undefined) nested(into, 1, [utf8(1, key), message(2, [value])]);
-  });
+  }
   return into;
 }
 
@@ -171,7 +185,7 @@ const nodeShape = (wanted: WantedMetadata | undefined): Shape =>
       user_agent_name: text(6),
       user_agent_version: text(7),
       user_agent_build_version: part(8, buildVersion),
-      client_features: list(text(10)),
+      client_features: { each: text(10) },
     },
     { user_agent_version: version, user_agent_build_version: version },
   );
@@ -180,8 +194,8 @@ const makeShape = (wanted: WantedMetadata | undefined): Shape =>
   shape({
     version_info: text(1),
     node: part(2, nodeShape(wanted)),
-    resource_names: list(text(3)),
-    resource_locators: list(part(7, locator)),
+    resource_names: { each: text(3) },
+    resource_locators: { each: part(7, locator) },
     type_url: text(4),
     response_nonce: text(5),
     error_detail: part(6, status),

@@ -1,4 +1,5 @@
 import { expect } from 'chai';
+import { typeInfo } from '../../src/model/types.ts';
 import { Views } from '../../src/views/views.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import { type DeltaClient, InMemoryRelay, namedHolder, put, type } from '../support/in-memory-relay.ts';
@@ -71,6 +72,25 @@ describe('a large request', () => {
       expect(prepared).to.equal(made);
     });
   }
+
+  it('of a Fetch call is handled over several turns, too', () => {
+    const relay = new InMemoryRelay();
+    const [stays, goes] = ['a', 'b'].map((prefix) => {
+      const client = relay.sotw();
+      client.peer = testPeer();
+      relay.relay.fetch(client, typeInfo(type('eds')));
+      client.send('eds', { resourceNames: names.map((name) => `${prefix}-${name}`) });
+      return client;
+    });
+    expect(stays?.paused).to.equal(true);
+    expect(relay.upstream.journal, 'not subscribed yet').to.deep.equal([]);
+    goes?.disconnect();
+    relay.clock.advance(0);
+    expect(relay.upstream.journal).to.have.length(names.length);
+    expect(stays?.status?.code, 'without a name').to.equal(Code.OK);
+    expect([stays, goes].map((client) => client?.peer.account.count('streams'))).to.deep.equal([0, 0]);
+    expect(goes?.peer.account.held).to.equal(0);
+  });
 
   it('of a client that goes away is forgotten', () => {
     const relay = new InMemoryRelay();

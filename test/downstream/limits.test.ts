@@ -11,6 +11,7 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
+import { testAccounts, testPeer } from '../support/peers.ts';
 import { locator } from '../support/variants.ts';
 import { workOf } from '../support/work.ts';
 import { checkConsistency } from './consistency-check.ts';
@@ -453,6 +454,39 @@ describe('limits', () => {
       relay.clock.advance(600_000);
       expect(client.status).to.equal(undefined);
     });
+  });
+
+  it('max_held_bytes_per_peer: a change that each client of a peer gets alone, and none reads, ends those past it', () => {
+    const relay = new InMemoryRelay();
+    const accounts = testAccounts({ heldPerPeer: 1 << 20 });
+    const clients = ['10.0.0.1:1', '10.0.0.2:1'].flatMap((address) =>
+      Array.from({ length: 5 }, (_, index) => {
+        const client = relay.delta();
+        client.peer = testPeer({ address }, accounts);
+        client.blocked = address !== '10.0.0.2:1';
+        client.send('eds', { resourceNamesSubscribe: [`${address} ${index}`] });
+        return client;
+      }),
+    );
+    const says = (content: string): void => {
+      const large = content.repeat(300 << 10);
+      const puts = ['10.0.0.1:1', '10.0.0.2:1'].flatMap((address) =>
+        [0, 1, 2, 3, 4].map((index) => put(type('eds'), `${address} ${index}`, large)),
+      );
+      relay.says({ type: type('eds'), holder: namedHolder, puts });
+    };
+    says('1');
+    const full = clients.slice(2, 5);
+    for (const { status } of full) {
+      expect(status?.code).to.equal(8);
+      expect(status?.message).to.match(/10.0.0.1 would hold .*limits.max_held_bytes_per_peer/);
+    }
+    expect(relay.events.filter((event) => event === 'rejected held_bytes')).to.have.length(full.length);
+    for (const client of clients) client.unblock();
+    says('2');
+    const left = clients.filter(({ status }) => status === undefined);
+    expect(left.map((client) => client.received().length)).to.deep.equal(left.map(() => 2));
+    expect(left).to.have.length(7);
   });
 
   it('max_response_bytes: a stream that ends by a response is sent and counted no other', () => {

@@ -11,6 +11,7 @@ import {
 import { type Instruction, joined, readInstruction } from '../../src/load/instruction.ts';
 import { LoadServer, type ReportingClient } from '../../src/load/load-server.ts';
 import type { ReportingClass } from '../../src/load/load-view.ts';
+import { Rows } from '../../src/load/rows.ts';
 import { charged } from '../../src/model/brand.ts';
 import { itsOwn, LOAD_PATH, type LoadStreamHandler } from '../../src/model/load.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -22,6 +23,7 @@ import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer, ServerStream, StreamHandler } from '../../src/wire/server-stream.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
+import { workOf } from '../support/work.ts';
 
 /** A control plane that takes all that it is told. */
 class Plane {
@@ -126,7 +128,7 @@ function setUp(
   of?: ReportingClass,
   places = { sessions: 10 },
   peer = testPeer(),
-  settings: { clusters: number } = { clusters: 100 },
+  settings: { clusters: number; targets?: typeof targets } = { clusters: 100 },
   mayKnow?: ReportingClient['mayKnow'],
 ) {
   const clock = new VirtualClock();
@@ -140,7 +142,7 @@ function setUp(
     of,
     origin: itsOwn,
     mayKnow,
-    targets: () => targets,
+    targets: () => settings.targets ?? targets,
     reported() {},
     left() {},
     byNewRules: () => {
@@ -287,6 +289,19 @@ describe('to whom clients report', () => {
     expect(plane.handler).to.equal(undefined);
     places.sessions = 1;
     clock.advance(5000);
+    plane.ask();
+    stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(7);
+  });
+
+  it('§5c.2 is looked up for each report: none counts for an upstream to which its client is not subscribed', () => {
+    const settings: Parameters<typeof setUp>[3] = { clusters: 100 };
+    const { clock, plane, stream } = setUp(undefined, undefined, undefined, settings);
+    settings.targets = [{ upstream: 'other', parameters: NO_PARAMETERS }];
+    stream.send(small);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(0);
     plane.ask();
     stream.send(small);
     clock.advance(1000);
@@ -558,6 +573,20 @@ describe('a large load report, read in turns', () => {
       expect(peer.account.held).to.equal(0);
     });
   }
+});
+
+describe('the first report of a client', () => {
+  it('is read as those of others: no row is looked up by its key', () => {
+    const { clock, plane, server, stream } = setUp();
+    stream.send(small);
+    const other = new Stream();
+    server.accept(other);
+    other.send({ node: { id: 'b' } });
+    expect(workOf(Rows.prototype, ['find'], () => other.send(small))).to.equal(0);
+    expect(workOf(Rows.prototype, ['find'], () => other.send(large))).to.be.above(0);
+    clock.advance(1000);
+    expect(plane.issued).to.equal(5014);
+  });
 });
 
 describe('how often a client says that its reports were added up', () => {

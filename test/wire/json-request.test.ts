@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { type WantedMetadata, wantedMetadata } from '../../src/model/node-path.ts';
+import { atOnce } from '../../src/model/time-slices.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
 import { parseJson } from '../../src/wire/json-reader.ts';
 import { requestFromJson } from '../../src/wire/json-request.ts';
@@ -17,13 +18,13 @@ function readingOf(bytes: Buffer): unknown {
 }
 
 function encoded(text: string, wanted?: WantedMetadata): Buffer {
-  const bytes = requestFromJson(Buffer.from(text), wanted);
+  const bytes = atOnce(requestFromJson(Buffer.from(text), wanted));
   if (!bytes.ok) throw new Error(`${bytes.error}: ${text}`);
   return bytes.value;
 }
 
 function refusal(text: string | Buffer): string {
-  const read = requestFromJson(Buffer.from(text), undefined);
+  const read = atOnce(requestFromJson(Buffer.from(text), undefined));
   return read.ok ? 'taken' : read.error;
 }
 

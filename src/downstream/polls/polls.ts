@@ -6,12 +6,12 @@ import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Encoding, encoding, type Response, type Subscription } from '../../model/subscription.ts';
 import { keptError } from '../../model/text.ts';
-import { TimeSlices } from '../../model/time-slices.ts';
+import { atOnce, type InTurns, TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { ClientStream, OpenStreams } from '../../wire/client-stream.ts';
 import { Code, type GrpcStatus } from '../../wire/grpc-status.ts';
-import { denied, draining, exhausted, malformed, type Refusal } from '../../wire/refusal.ts';
+import { denied, draining, exhausted, malformed, type Refusal, rulesChanged } from '../../wire/refusal.ts';
 import { readRequest, sotwSelectors } from '../../wire/requests.ts';
 import type { Peer, ServerStream } from '../../wire/server-stream.ts';
 import {
@@ -25,7 +25,7 @@ import {
 } from '../admission.ts';
 import type { ClientContext, DownstreamServices } from '../services.ts';
 import type { ClientTransport } from '../stream-metrics.ts';
-import { selectState } from '../type-stream.ts';
+import { largeBytes, selectState } from '../type-stream.ts';
 import { lingerMs, type Poll, type PolledNames, PollingClients } from './polling-clients.ts';
 
 const sweepMs = 5000;
@@ -92,15 +92,14 @@ export class Polls {
 
   /** Why this peer is refused whatever it asks for. */
   refusal(peer: Peer, info: TypeInfo): GrpcStatus | undefined {
-    const { places } = this.#services;
-    return this.#ofPeer(peer, this.#ended ? draining : places?.denial(peer, info.url));
+    const refusal = this.#ended ? draining : this.#services.places?.denial(peer, info.url);
+    return refusal && this.rejected(refusal, peer);
   }
 
   /** Takes a call of a path in `fetchRoutes`, or ends it. `milliseconds`: how long it waits for what is unknown. */
   fetch(stream: ServerStream, info: TypeInfo, milliseconds: number): void {
-    const { places } = this.#services;
-    const status = this.#ofPeer(stream.peer, places?.refusal(stream.peer, info.url));
-    if (status !== undefined) stream.end(status);
+    const refusal = this.#services.places?.refusal(stream.peer, info.url);
+    if (refusal !== undefined) stream.end(this.rejected(refusal, stream.peer));
     else
       this.fetches.take(
         stream,
@@ -108,19 +107,18 @@ export class Polls {
       );
   }
 
-  #ofPeer(peer: Peer, refusal: Refusal | undefined): GrpcStatus | undefined {
-    if (refusal !== undefined) this.#services.events.rejected(refusal.reason, refusal.logged, { peer });
-    return refusal?.status;
-  }
-
-  /** Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). */
-  read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, GrpcStatus> {
-    const read = this.#read(info, bytes, peer, transport);
-    return read.ok ? read : fail(this.rejected(read.error));
-  }
-
-  #read(info: TypeInfo, bytes: Buffer, peer: Peer, transport: ClientTransport): Result<ReadPoll, Refusal> {
+  /**
+   * Reads a DiscoveryRequest that stands for itself: it must carry the node, and the path says the type (§7.1). `bytes`
+   * must last as long as that.
+   */
+  *read(
+    info: TypeInfo,
+    bytes: Buffer,
+    peer: Peer,
+    transport: ClientTransport,
+  ): InTurns<Result<ReadPoll, Refusal>> {
     const services = this.#services;
+    const generation = this.#generation;
     const read = readRequest(bytes, 'sotw');
     if (!read.ok) return fail(malformed(read.error));
     const { typeUrl, node, subscribe: selectors } = read.value;
@@ -138,7 +136,7 @@ export class Polls {
     const names = limits && excessOfNames(selectors, sotwSelectors, limits);
     if (names !== undefined) return fail(exhausted('subscriptions', names));
     // As the first SotW request of a stream (§3.6): each poll stands for itself.
-    const selected = selectState(selectors, info.url, client, services);
+    const selected = yield* selectState(selectors, info.url, client, services);
     if (!selected.ok) return fail(malformed(selected.error));
     const selection = selected.value;
     const deniesAll = deniedAll(client, info, selection);
@@ -147,7 +145,7 @@ export class Polls {
     if (excess !== undefined) return fail(exhausted('subscriptions', excess));
     const encoded = this.#encoding(client, transport);
     const asked = { info, client, transport, selection, encoding: encoded, version, error };
-    return ok({ ...asked, generation: this.#generation, class: undefined, names: undefined });
+    return ok({ ...asked, generation, class: undefined, names: undefined });
   }
 
   #encoding({ wrapped, ttl }: ClientContext, transport: ClientTransport): Encoding {
@@ -174,11 +172,19 @@ export class Polls {
     return generation === this.#generation;
   }
 
-  /** So much work for one request counts as changes of subscriptions do; false: the peer has done too much. */
-  admitsWork(peer: Peer, cost: number): boolean {
-    if (peer.account.change(cost)) return true;
-    this.#services.events.rejected('rate', undefined, { peer });
-    return false;
+  /** Opens the class of a poll in turns, so that `ask`, which must follow at once, finds it. Why not, `ask` says. */
+  *prepare(poll: ReadPoll, peer: Peer): InTurns<void> {
+    const { info, selection, client } = poll;
+    if (selection.size < namesPerChange || this.#refusal(poll) !== undefined) return;
+    if (this.#known(poll) !== undefined || this.#refusalOfNew(poll, peer) !== undefined) return;
+    let prepared: (() => void) | undefined;
+    try {
+      prepared = yield* this.#services.prepare(info.url, selection, client.access);
+      if (this.#refusal(poll) === undefined) this.#open(poll, peer);
+    } finally {
+      prepared?.();
+      if (this.#known(poll) === undefined) this.#services.sessions?.release(poll);
+    }
   }
 
   /**
@@ -189,13 +195,11 @@ export class Polls {
     this.#count(poll, peer);
     const answer: Answered = (found) => {
       const outcome = this.#hasMoved(poll, peer) ? refused(moved) : found;
-      if (outcome.kind === 'refused') this.rejected(outcome);
+      if (outcome.kind === 'refused') this.rejected(outcome, peer);
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
     };
-    const usual = poll.class?.closed === false ? ok(poll.class) : undefined;
-    // One that waited for its peer's turn may come after the end.
-    const found = this.#ended ? fail(draining) : (usual ?? this.#classOf(poll, peer));
+    const found = this.#classOf(poll, peer);
     if (!found.ok) {
       answer(refused(found.error));
       return () => {};
@@ -262,17 +266,39 @@ export class Polls {
     if (error !== undefined) events.nack(info.url, client.nodeId, version, error, peer);
   }
 
-  #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+  #known(poll: ReadPoll): PollClass | undefined {
+    if (poll.class?.closed === false) return poll.class;
+    const known = this.#classes.get(keyOf(poll));
+    return known?.poll.selection.equals(poll.selection) === true ? known : undefined;
+  }
+
+  /** Spends what a new class costs, or says why there is none. */
+  #refusalOfNew(poll: ReadPoll, peer: Peer): Refusal | undefined {
     const { selection, client } = poll;
+    if (client.exempt) return undefined;
+    if (!peer.account.change(1 + Math.floor(selection.size / namesPerChange))) return tooFast;
+    const taken = this.#services.sessions?.take(poll, peer.account, [poll]);
+    return typeof taken === 'string' ? exhausted('upstream_sessions', taken) : undefined;
+  }
+
+  #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+    const refusal = this.#refusal(poll);
+    if (refusal !== undefined) return fail(refusal);
+    const known = this.#known(poll);
+    if (known !== undefined) return ok(known);
+    const costly = this.#refusalOfNew(poll, peer);
+    return costly === undefined ? this.#open(poll, peer) : fail(costly);
+  }
+
+  /** One that waited for its peer's turn, or was read in turns, may come after the end or by rules of before. */
+  #refusal(poll: ReadPoll): Refusal | undefined {
+    if (this.#ended) return draining;
+    return this.isCurrent(poll) ? undefined : rulesChanged;
+  }
+
+  #open(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
+    const { selection } = poll;
     const key = keyOf(poll);
-    const known = this.#classes.get(key);
-    if (known?.poll.selection.equals(selection) === true) return ok(known);
-    if (!client.exempt && !peer.account.change(1 + Math.floor(selection.size / namesPerChange))) {
-      return fail({ reason: 'rate', status: tooFast });
-    }
-    const { sessions } = this.#services;
-    const taken = client.exempt ? 0 : sessions?.take(poll, peer.account, [poll]);
-    if (typeof taken === 'string') return fail(exhausted('upstream_sessions', taken));
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
     const opened = new PollClass(key, poll, peer, this.#services, this.#responses);
@@ -335,16 +361,19 @@ export class Polls {
   }
 
   /** Counts it. */
-  rejected({ reason, status }: Refusal): GrpcStatus {
-    this.#services.events.rejected(reason);
+  rejected({ reason, status, logged }: Refusal, peer: Peer): GrpcStatus {
+    this.#services.events.rejected(reason, logged, { peer, status });
     return status;
   }
 }
 
-export const tooFast: GrpcStatus = {
-  code: Code.RESOURCE_EXHAUSTED,
-  message:
-    'this peer changes what it polls too often (limits.subscription_changes_per_second): ask again later',
+export const tooFast: Refusal = {
+  reason: 'rate',
+  status: {
+    code: Code.RESOURCE_EXHAUSTED,
+    message:
+      'this peer changes what it polls too often (limits.subscription_changes_per_second): ask again later',
+  },
 };
 
 const keyOf = ({ info, selection, client, encoding }: Poll): string =>
@@ -383,7 +412,7 @@ class PollClass {
   readonly key: string;
   readonly poll: Poll;
   /** By the clock. */
-  polledAt = 0;
+  polledAt: number;
   closed = false;
   readonly #subscription: Subscription;
   readonly #services: DownstreamServices;
@@ -405,6 +434,7 @@ class PollClass {
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
     this.#responses = responses;
+    this.polledAt = services.clock.monotonic();
     const { info, encoding, selection, client } = poll;
     const subscriber = { wake: () => this.#wake(), payer: peer.account, polls: 'class' } as const;
     this.#subscription = services.open(info.url, encoding, selection, client.access, subscriber);
@@ -557,18 +587,14 @@ export const fetchRoutes: ReadonlyMap<string, TypeInfo> = new Map(
 
 const missing = malformed('a Fetch call takes one DiscoveryRequest: none came');
 
-/** A place of an account. */
-const unreadAnswers = 'answers to Fetch that are not read';
-
 /** One unary Fetch: one request, one response with what is known (protocol §7.5). */
 class FetchCall extends ClientStream<ReadPoll> {
   readonly #info: TypeInfo;
   readonly #polls: Polls;
   /** How long it waits for what is unknown. */
   readonly #milliseconds: number;
+  #isAsked = false;
   #cancel: (() => void) | undefined;
-  /** Its client has not taken the answer at once. */
-  #isUnread = false;
 
   constructor(
     id: string,
@@ -586,43 +612,50 @@ class FetchCall extends ClientStream<ReadPoll> {
 
   message(bytes: Charged): void {
     if (this.isOver) return;
-    if (this.client !== undefined) {
+    if (this.#isAsked) {
       this.failFor(malformed('a Fetch call takes one DiscoveryRequest: another one came'));
       return;
     }
+    this.#isAsked = true;
+    if (bytes.length < largeBytes) {
+      atOnce(this.#ask(bytes));
+      return;
+    }
+    const copy = Buffer.from(bytes);
+    this.handleInTurns(copy.length, () => this.#ask(copy));
+  }
+
+  *#ask(bytes: Buffer): InTurns<void> {
     const { peer } = this;
-    const read = this.#polls.read(this.#info, bytes, peer, 'fetch');
+    const read = yield* this.#polls.read(this.#info, bytes, peer, 'fetch');
     if (!read.ok) {
-      this.end(read.error);
+      this.failFor(read.error);
       return;
     }
     this.client = read.value;
-    this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) => {
-      if (outcome.kind !== 'response') {
-        this.end(outcome.kind === 'refused' ? outcome.status : ended);
-        return;
-      }
-      // What its peer has not read of earlier answers.
-      const held = peer.account.count(unreadAnswers) === 0 ? undefined : heldTooMuch(peer);
-      if (held !== undefined) {
-        this.failFor(held);
-        return;
-      }
-      const { bytes } = outcome.response;
-      this.#polls.sent(read.value, outcome, bytes);
-      if (this.write(bytes)) {
-        this.end(ended);
-        return;
-      }
-      this.#isUnread = true;
-      this.keepUnread(bytes.length);
-      peer.account.enter(unreadAnswers);
-    });
+    yield* this.#polls.prepare(read.value, peer);
+    if (this.isOver) return;
+    this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) =>
+      this.#answer(read.value, outcome),
+    );
+  }
+
+  #answer(poll: ReadPoll, outcome: PollOutcome): void {
+    if (outcome.kind !== 'response') {
+      this.end(outcome.kind === 'refused' ? outcome.status : ended);
+      return;
+    }
+    this.failFor(this.tooMuchUnread);
+    if (this.isOver) return;
+    const { bytes } = outcome.response;
+    this.#polls.sent(poll, outcome, bytes);
+    if (this.write(bytes)) this.end(ended);
+    else this.keepUnread(bytes.length);
   }
 
   /** The client half-closes after its request. */
   override ended(): void {
-    if (this.client === undefined) this.failFor(missing);
+    if (!this.#isAsked) this.failFor(missing);
   }
 
   override drained(): void {
@@ -631,13 +664,13 @@ class FetchCall extends ClientStream<ReadPoll> {
 
   override closed(): void {
     super.closed();
-    if (this.#isUnread) this.peer.account.leave(unreadAnswers);
+    this.giveUpReading();
     this.#cancel?.();
     this.#polls.fetches.delete(this.id);
   }
 
   protected rejected(refusal: Refusal): void {
-    this.#polls.rejected(refusal);
+    this.#polls.rejected(refusal, this.peer);
   }
 }
 

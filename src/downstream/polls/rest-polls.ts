@@ -13,11 +13,10 @@ import { type Clock, Sweep } from '../../model/clock.ts';
 import { numbering } from '../../model/maps.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import type { Response } from '../../model/subscription.ts';
-import { atOnce, type Pace, TimeSlices } from '../../model/time-slices.ts';
+import { atOnce, type InTurns, inSlices, type Pace, TimeSlices } from '../../model/time-slices.ts';
 import { knownTypes, type TypeInfo } from '../../model/types.ts';
 import type { Account } from '../../wire/accounts.ts';
 import { prefixLength } from '../../wire/grpc-frames.ts';
-import type { GrpcStatus } from '../../wire/grpc-status.ts';
 import { type HttpAnswer, jsonAnswer, problem, refusal } from '../../wire/http-answer.ts';
 import type { HttpHandler, HttpHead } from '../../wire/http-server.ts';
 import { bytesAtOnce, JsonInTurns, JsonText, writtenWithin } from '../../wire/json-in-turns.ts';
@@ -42,6 +41,8 @@ const longestMs = 500;
 const maxKnownBytes = 64 << 20;
 /** How often polls that nobody repeats any more are looked for. */
 const forgetMs = 5000;
+/** Without its names it has up to 61 KB, as Envoy sends it. */
+const largeRequest = 128 << 10;
 /** To read so many bytes counts as one change of a subscription, and fewer as a part of one. */
 const bytesPerChange = 512 << 10;
 
@@ -65,6 +66,8 @@ interface RestPollsOptions {
 export class RestPolls {
   readonly #options: RestPollsOptions;
   readonly #bodies: JsonBodies;
+  /** Of large requests and responses. */
+  readonly #large: TimeSlices;
   /** Of a connection. */
   readonly #numberOf = numbering();
   readonly #known: LRUCache<string, ReadPoll>;
@@ -86,7 +89,8 @@ export class RestPolls {
       this.#known.purgeStale();
       return this.#known.size > 0;
     });
-    this.#bodies = new JsonBodies(options);
+    this.#large = new TimeSlices(clock);
+    this.#bodies = new JsonBodies(options, this.#large);
   }
 
   /** The paths that are served. */
@@ -104,42 +108,83 @@ export class RestPolls {
     return (body, answered) => this.#poll(info, head, body, traced?.(head, info, answered) ?? answered);
   }
 
+  /** The function returned gives the poll up. */
   #poll(info: TypeInfo, head: HttpHead, body: Charged, answered: Answered): () => void {
-    const { polls } = this.#options;
-    const read = this.#read(info, head.peer, body);
-    if (!read.ok) {
-      answered(refusal(read.error));
-      return () => {};
-    }
-    const { value } = read;
-    let isOpen = true;
-    const giveUp = polls.ask(value, head.peer, longestMs, (outcome) => {
-      if (outcome.kind === 'refused') answered(refusal(outcome.status));
-      else if (outcome.kind === 'unchanged') answered(unchanged);
-      else {
-        this.#answer(value, outcome, head, () => isOpen).then(answered, (error: unknown) => {
-          this.#options.threw(error, head.path);
-          answered(problem(500, 'internal', 'this is a bug: see the log'));
-        });
-      }
-    });
+    const poll = { isOpen: true, giveUp: nothing };
+    const turns = this.#ask(info, head, body, answered, () => poll.isOpen);
+    if (body.length < largeRequest) poll.giveUp = atOnce(turns);
+    else void this.#askInSlices(turns, body.length, head, answered, poll);
     return () => {
-      isOpen = false;
-      giveUp();
+      poll.isOpen = false;
+      poll.giveUp();
     };
   }
 
+  async #askInSlices(
+    turns: InTurns<() => void>,
+    bytes: number,
+    head: HttpHead,
+    answered: Answered,
+    poll: { readonly isOpen: boolean; giveUp: () => void },
+  ): Promise<void> {
+    const { account } = head.peer;
+    const excess = account.hold(bytes);
+    if (excess !== undefined) {
+      answered(refusal(this.#options.polls.rejected(heldBytes(excess), head.peer)));
+      return;
+    }
+    try {
+      poll.giveUp = await this.#large.run((pace) => inSlices(turns, pace), account);
+      if (!poll.isOpen) poll.giveUp();
+    } catch (error) {
+      this.#threw(error, head, answered);
+    } finally {
+      account.keeps(-bytes);
+    }
+  }
+
+  *#ask(
+    info: TypeInfo,
+    head: HttpHead,
+    body: Charged,
+    answered: Answered,
+    isOpen: () => boolean,
+  ): InTurns<() => void> {
+    const { polls } = this.#options;
+    const read = yield* this.#read(info, head.peer, body);
+    if (!read.ok) {
+      answered(refusal(polls.rejected(read.error, head.peer)));
+      return nothing;
+    }
+    const { value } = read;
+    if (!isOpen()) return nothing;
+    yield* polls.prepare(value, head.peer);
+    return polls.ask(value, head.peer, longestMs, (outcome) => {
+      if (outcome.kind === 'refused') answered(refusal(outcome.status));
+      else if (outcome.kind === 'unchanged') answered(unchanged);
+      else
+        this.#answer(value, outcome, head, isOpen).then(answered, (error: unknown) =>
+          this.#threw(error, head, answered),
+        );
+    });
+  }
+
+  #threw(error: unknown, { path }: HttpHead, answered: Answered): void {
+    this.#options.threw(error, path);
+    answered(problem(500, 'internal', 'this is a bug: see the log'));
+  }
+
   /** The same bytes on the same connection are the same poll: nothing is read again. */
-  #read(info: TypeInfo, peer: Peer, body: Charged): Result<ReadPoll, GrpcStatus> {
+  *#read(info: TypeInfo, peer: Peer, body: Charged): InTurns<Result<ReadPoll, Refusal>> {
     const { polls } = this.#options;
     const key = `${this.#numberOf(peer)} ${info.short} ${hash('sha256', body, 'base64')}`;
     const known = this.#known.get(key);
     if (known !== undefined && polls.isCurrent(known)) return ok(known);
     // Before anything of it is read.
-    if (!polls.admitsWork(peer, body.length / bytesPerChange)) return fail(tooFast);
-    const bytes = requestFromJson(body, polls.wantedMetadata);
-    if (!bytes.ok) return fail(polls.rejected(malformed(bytes.error)));
-    const read = polls.read(info, bytes.value, peer, 'rest');
+    if (!peer.account.change(body.length / bytesPerChange)) return fail(tooFast);
+    const bytes = yield* requestFromJson(body, polls.wantedMetadata);
+    if (!bytes.ok) return fail(malformed(bytes.error));
+    const read = yield* polls.read(info, bytes.value, peer, 'rest');
     if (!read.ok) return read;
     this.#known.set(key, read.value);
     this.#sweep.start();
@@ -154,7 +199,7 @@ export class RestPolls {
   ): Promise<HttpAnswer> {
     const compressed = takesGzip(headers['accept-encoding']);
     const made = await this.#bodies.of(outcome.response, peer.account, compressed);
-    if (!made.ok) return refusal(this.#options.polls.rejected(made.error));
+    if (!made.ok) return refusal(this.#options.polls.rejected(made.error, peer));
     const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
     // The client may have gone while it was made.
     if (isOpen()) this.#options.polls.sent(poll, outcome, bytes);
@@ -162,6 +207,7 @@ export class RestPolls {
   }
 }
 
+const nothing = (): void => {};
 const vary = 'accept-encoding';
 const unchanged: HttpAnswer = { status: 304, type: '', body: '' };
 
@@ -223,10 +269,9 @@ class JsonBodies {
   /** The JSON of resources, by their hash; without parts it is larger than any body may be. */
   readonly #texts: LRUCache<string, { readonly parts: readonly Buffer[] | undefined }>;
 
-  constructor(options: RestPollsOptions) {
-    const { clock } = options;
+  constructor(options: RestPollsOptions, large: TimeSlices) {
     this.#options = options;
-    this.#large = new TimeSlices(clock);
+    this.#large = large;
     this.#texts = new LRUCache({
       maxSize: textBytes,
       sizeCalculation: ({ parts = [] }) => parts.reduce((sum, { length }) => sum + length, 1),

@@ -155,14 +155,14 @@ function walkJson(text: string): { readonly exact: string; readonly wrong: Locat
   let copied = 0;
   const look = (): void => {
     const kind = reader.kind();
-    if (kind === 'list') reader.elements(look);
+    if (kind === 'list') reader.elements().forEach(look);
     else if (kind === 'object') {
       const keys = new Set<string>();
-      reader.fields((key) => {
+      for (const key of reader.keys()) {
         if (keys.has(key)) twice ??= reader.position;
         keys.add(key);
         look();
-      });
+      }
     } else if (kind === 'number') {
       const from = reader.position;
       const source = reader.passed();

@@ -7,6 +7,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import type { Access } from '../../../src/model/access.ts';
 import type { Response } from '../../../src/model/subscription.ts';
+import { atOnce } from '../../../src/model/time-slices.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { ALLOW_ALL, compileAuthorization } from '../../../src/security/authorization.ts';
 import { prefixLength } from '../../../src/wire/grpc-frames.ts';
@@ -49,8 +50,8 @@ class PollingClient {
       resourceNames: [...resourceNames],
     });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
-    const read = polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest');
-    if (!read.ok) throw new Error(read.error.message);
+    const read = atOnce(polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest'));
+    if (!read.ok) throw new Error(read.error.status.message);
     let answer = 'waits';
     polls.ask(read.value, this.#peer, longest, (outcome) => {
       if (outcome.kind !== 'response') {

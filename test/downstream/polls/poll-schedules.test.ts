@@ -6,6 +6,7 @@ import {
   DiscoveryRequestSchema,
   DiscoveryResponseSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { atOnce } from '../../../src/model/time-slices.ts';
 import type { Put } from '../../../src/model/transaction.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { ALLOW_ALL } from '../../../src/security/authorization.ts';
@@ -63,8 +64,8 @@ class EnvoyLike {
       resourceNames: short === 'rds' ? ['r'] : [],
     });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
-    const read = polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest');
-    if (!read.ok) throw new Error(read.error.message);
+    const read = atOnce(polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest'));
+    if (!read.ok) throw new Error(read.error.status.message);
     polls.ask(read.value, this.#peer, longest, (outcome) => {
       if (outcome.kind !== 'response') return;
       polls.sent(read.value, outcome, outcome.response.bytes);

@@ -3,6 +3,7 @@ import { expect } from 'chai';
 import { subscriptionsOf } from '../../../src/admin/gauge-sample.ts';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
+import { atOnce } from '../../../src/model/time-slices.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import type { Peer } from '../../../src/wire/server-stream.ts';
 import { InMemoryRelay, type } from '../../support/in-memory-relay.ts';
@@ -28,8 +29,8 @@ describe('clients that poll, as they are listed', () => {
     const { polls } = lab.relay;
     const message = create(DiscoveryRequestSchema, { node: create(NodeSchema, { id }), ...request });
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
-    const read = polls.read(typeInfo(type(short)), bytes, peer, 'rest');
-    if (!read.ok) throw new Error(read.error.message);
+    const read = atOnce(polls.read(typeInfo(type(short)), bytes, peer, 'rest'));
+    if (!read.ok) throw new Error(read.error.status.message);
     let version = '';
     polls.ask(read.value, peer, longest, (outcome) => {
       if (outcome.kind === 'refused') return;

@@ -8,6 +8,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../../src/model/constraints.ts';
+import { atOnce } from '../../../src/model/time-slices.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { ALLOW_ALL } from '../../../src/security/authorization.ts';
 import { Cursor } from '../../../src/views/cursor.ts';
@@ -46,8 +47,8 @@ class Poller {
       DiscoveryRequestSchema,
       create(DiscoveryRequestSchema, { node: create(NodeSchema, node()), ...request }),
     );
-    const read = polls.read(typeInfo(type(short)), Buffer.from(bytes), from, transport);
-    if (!read.ok) return { outcome: { kind: 'refused', reason: '', status: read.error }, giveUp: () => {} };
+    const read = atOnce(polls.read(typeInfo(type(short)), Buffer.from(bytes), from, transport));
+    if (!read.ok) return { outcome: { kind: 'refused', ...read.error }, giveUp: () => {} };
     this.#read = read.value;
     const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };
     const giveUp = polls.ask(read.value, from, longest[transport], (outcome) => {

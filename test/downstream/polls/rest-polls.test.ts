@@ -10,7 +10,7 @@ import { testAccounts, testPeer } from '../../support/peers.ts';
 
 /** `ask` begins a poll; `giveUp`: its client has gone. */
 function setUp() {
-  const lab = new InMemoryRelay();
+  const lab = new InMemoryRelay({ limits: { maxSubscriptions: 10_000 } });
   const { relay, clock } = lab;
   const polls = new RestPolls({
     polls: relay.polls,
@@ -21,11 +21,12 @@ function setUp() {
     unreadable: () => undefined,
     threw: () => expect.fail('it threw'),
   });
-  const ask = (peer: Peer) => {
+  const ask = (peer: Peer, resourceLocators: readonly object[] = []) => {
     const handler = polls.route({ method: 'POST', path: '/v3/discovery:clusters', headers: {}, peer });
     if (typeof handler !== 'function') throw new Error('it is not served');
     const { promise, resolve } = Promise.withResolvers<HttpAnswer>();
-    const giveUp = handler(charged(Buffer.from(JSON.stringify({ node: { id: 'envoy-1' } }))), resolve);
+    const body = Buffer.from(JSON.stringify({ node: { id: 'envoy-1' }, resourceLocators }));
+    const giveUp = handler(charged(body), resolve);
     return { answer: promise, giveUp };
   };
   return { lab, ask };
@@ -53,5 +54,57 @@ describe('REST polls', () => {
     gone?.giveUp();
     await Promise.all([gone?.answer, stays?.answer]);
     expect(lab.events.filter((event) => event === 'response cds')).to.have.length(1);
+  });
+
+  describe('with 10,000 locators', () => {
+    const locators = Array.from({ length: 10_000 }, (_, at) => ({
+      name: `cluster-${at}`,
+      dynamic_parameters: { zone: `${at}`, env: 'prod' },
+    }));
+    /** One slice of what is large. */
+    const slice = async ({ clock }: InMemoryRelay): Promise<void> => {
+      await new Promise(setImmediate);
+      clock.advance(5);
+    };
+
+    it('are read and subscribed in slices, and others are served between them', async () => {
+      const { lab, ask } = setUp();
+      const peer = testPeer({ address: '10.0.0.1:1' });
+      const large = ask(peer, locators);
+      expect(peer.account.held).to.be.above(500_000);
+      const small = ask(testPeer({ address: '10.0.0.2:1' }));
+      lab.full('cds', { shop: '1' });
+      expect((await small.answer).status).to.equal(200);
+      expect(lab.relay.polls.clients.size).to.equal(1);
+      let slices = 0;
+      for (; lab.relay.polls.clients.size < 2; slices++) await slice(lab);
+      expect(slices).to.be.above(5);
+      lab.clock.advance(500);
+      expect((await large.answer).status).to.equal(503);
+    });
+
+    it('whose rules change before they are read are to ask again', async () => {
+      const { lab, ask } = setUp();
+      const { answer } = ask(testPeer(), locators);
+      const known: HttpAnswer[] = [];
+      void answer.then((one) => known.push(one));
+      while (known.length === 0) {
+        await slice(lab);
+        lab.relay.polls.reidentify();
+      }
+      expect(known[0]).to.include({ status: 503 });
+      expect(String(known[0]?.body)).to.contain('rules');
+      expect([...lab.relay.views.all()].map(({ selection }) => selection.size)).to.deep.equal([]);
+    });
+
+    it('whose client goes before they are read leave nothing', async () => {
+      const { lab, ask } = setUp();
+      const peer = testPeer({ address: '10.0.0.1:1' });
+      const { giveUp } = ask(peer, locators);
+      await slice(lab);
+      giveUp();
+      while (peer.account.held > 0) await slice(lab);
+      expect([lab.relay.polls.clients.size, [...lab.relay.views.all()].length]).to.deep.equal([0, 0]);
+    });
   });
 });
