@@ -90,7 +90,7 @@ type Judgement = (subscription: UpstreamSubscription) => boolean;
  * until then a server such as a relay in an outage may not know what it has for it.
  */
 function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
-  const waiting = waitingCollections(subscriptions.all());
+  const waiting = waitingCollections(subscriptions.collections());
   const longest = oldestOf(waiting);
   return ({ requestNumber }) => requestNumber <= longest;
 }
@@ -245,9 +245,9 @@ const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
  * seen on this stream: a later one, or one that is suspended.
  */
 export function isCompleteFor(subscriptions: UpstreamSubscriptions, lastSeen: number): boolean {
-  return subscriptions
-    .all()
-    .every((one) => one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one)));
+  const isAnswered = (one: UpstreamSubscription): boolean =>
+    one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one));
+  return subscriptions.suspended.size === 0 && subscriptions.active.values().every(isAnswered);
 }
 
 /**

@@ -67,7 +67,7 @@ export class DeltaType extends SubscribedType {
     for (const variant of confirmed) variant.confirmed = true;
     this.sweepPending = confirmed.length < lasting.length;
     if (!resumed) return;
-    for (const subscription of this.subscriptions.all()) {
+    for (const subscription of this.subscriptions.active) {
       if (!subscription.resolved) continue;
       subscription.resolvedOnThisStream =
         subscription.kind === 'name'
@@ -81,7 +81,7 @@ export class DeltaType extends SubscribedType {
     const { subscriptions } = this;
     const plain = this.#plainKey;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
-    if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
+    if (subscriptions.unresolvedCollections.size > 0) return [];
     const confirmed: AckedVariant[] = [];
     let incomplete = false;
     let bytes = 0;
@@ -119,7 +119,8 @@ export class DeltaType extends SubscribedType {
     if (!this.acked.isOnly(variant) || version === '') return false;
     // Some control planes take what is named in initial_resource_versions for subscribed. What came by an alias only is
     // not subscribed by its name.
-    return this.subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
+    const { subscriptions } = this;
+    return subscriptions.matching(name, [], constraints).some((one) => subscriptions.active.has(one));
   }
 
   protected changeSubscriptions(
@@ -451,7 +452,7 @@ export class DeltaType extends SubscribedType {
     );
     for (const one of emptied(named)) {
       if (unansweredUnsubscribed.delete(one)) continue;
-      one.responseSeen = true;
+      one.responseSeen = subscriptions.active.has(one);
       if (named.length > 1) continue;
       for (const variant of this.covered(one))
         if (one.shows(variant) && !bodies.has(variant)) this.#removeVariant(variant);

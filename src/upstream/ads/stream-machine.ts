@@ -11,7 +11,6 @@ import { SotwType } from './sotw-type.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type MachineOptions, mostAwaited, StreamEffects } from './stream-effects.ts';
 import type { SubscribedType } from './subscribed-type.ts';
-import type { UpstreamSubscription } from './upstream-subscriptions.ts';
 
 /** So many types that were never subscribed are refused on one stream; others are ignored. */
 const maxUnsolicited = 100;
@@ -53,7 +52,7 @@ export class StreamMachine extends StreamEffects {
 
   /** Nothing is subscribed, or all of it is suspended. */
   get isUnused(): boolean {
-    return this.#subscriptions().every(({ suspended }) => suspended);
+    return this.#types.values().every(({ subscriptions }) => subscriptions.active.size === 0);
   }
 
   /** What was asked and has no answer yet. */
@@ -66,20 +65,12 @@ export class StreamMachine extends StreamEffects {
     return this.#types.values().reduce((sum, type) => sum + type.keptBytes, 0);
   }
 
-  /** All interests; nothing may be subscribed or unsubscribed while they are read. */
-  interests(): Iterable<Interest> {
-    return this.#subscriptions().flatMap(({ interests }) => interests.values());
-  }
-
-  /** The interests that were suspended by `suspendIdle`; nothing may be subscribed or unsubscribed while they are read. */
-  suspendedInterests(): IteratorObject<Interest, undefined> {
-    return this.#subscriptions()
-      .filter(({ suspended }) => suspended)
+  /** All interests, or those that were suspended by `suspendIdle`. Nothing may be subscribed or unsubscribed while they are read. */
+  interests(which: 'all' | 'suspended'): IteratorObject<Interest, undefined> {
+    return this.#types
+      .values()
+      .flatMap(({ subscriptions }) => (which === 'all' ? subscriptions.all() : subscriptions.suspended))
       .flatMap(({ interests }) => interests.values());
-  }
-
-  #subscriptions(): IteratorObject<UpstreamSubscription, undefined> {
-    return this.#types.values().flatMap(({ subscriptions }) => subscriptions.all());
   }
 
   /** Another stamp from now on; undefined: the session ends. Returns what changes for the resources that it delivered. */

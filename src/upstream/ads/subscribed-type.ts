@@ -182,9 +182,9 @@ export abstract class SubscribedType {
     this.#mayReturn.clear();
     this.sweepPending = false;
     this.acked.startOver();
-    for (const subscription of this.subscriptions.all()) {
+    for (const subscription of this.subscriptions.active) {
       subscription.startOver();
-      if (!subscription.suspended) this.#toSubscribe.add(subscription);
+      this.#toSubscribe.add(subscription);
     }
     this.onStartOver(resumed);
   }
@@ -195,7 +195,7 @@ export abstract class SubscribedType {
       this.#toSubscribe.add(subscription);
       return;
     }
-    if (subscription.suspended) this.#resume(subscription);
+    if (this.subscriptions.resume(subscription)) this.#toSubscribe.add(subscription);
     if (repeated) this.#resubscribe(subscription);
     else this.#join(subscription, interest);
   }
@@ -244,21 +244,18 @@ export abstract class SubscribedType {
 
   /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
   suspendIdle(isIdle: (interest: Interest) => boolean): void {
-    for (const subscription of this.subscriptions.all()) {
-      subscription.suspended = subscription.interests.values().every(isIdle);
-      if (subscription.suspended) this.#toSubscribe.delete(subscription);
+    for (const subscription of this.subscriptions.active) {
+      if (!subscription.interests.values().every(isIdle)) continue;
+      this.subscriptions.suspend(subscription);
+      this.#toSubscribe.delete(subscription);
     }
   }
 
   /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
   resume(interest: Interest): void {
     const subscription = this.subscriptions.covering(interest);
-    if (subscription?.suspended === true) this.#resume(subscription);
-  }
-
-  #resume(subscription: UpstreamSubscription): void {
-    subscription.suspended = false;
-    this.#toSubscribe.add(subscription);
+    if (subscription !== undefined && this.subscriptions.resume(subscription))
+      this.#toSubscribe.add(subscription);
   }
 
   /**
@@ -279,7 +276,7 @@ export abstract class SubscribedType {
 
   /** What was asked on this stream and has no answer yet. */
   *awaited(): Iterable<Awaited> {
-    for (const subscription of this.subscriptions.all()) {
+    for (const subscription of this.subscriptions.active) {
       if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
       if (subscription.kind === 'wildcard') yield 'wildcard';
       else yield this.holds(subscription) ? 'held' : 'names';
@@ -483,7 +480,7 @@ export abstract class SubscribedType {
   #heard(said: Transaction): void {
     const { sweepPending, subscriptions, type, stream } = this;
     const waiting = waitingCollections(
-      sweepPending ? subscriptions.all() : subscriptions.unresolvedCollections,
+      sweepPending ? subscriptions.collections() : subscriptions.unresolvedCollections,
     );
     const answered = this.answeredBy(said, waiting);
     for (const subscription of answered) {
@@ -645,7 +642,7 @@ export abstract class SubscribedType {
 
   /** Upstream has answered it, or its silence says that there is nothing. */
   #resolve(subscription: UpstreamSubscription): void {
-    subscription.resolvedOnThisStream = true;
+    subscription.resolvedOnThisStream = this.subscriptions.active.has(subscription);
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);

@@ -22,8 +22,6 @@ export class UpstreamSubscription {
   readonly interests = new Map<ParametersKey, Interest>();
   /** It was sent on some stream. */
   everSent = false;
-  /** Not sent on this stream, because its interests are idle. */
-  suspended = false;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
   requestNumber = 0;
   /** Every response from now on has seen its request: it was in the first one, or was sent long ago. */
@@ -97,7 +95,11 @@ export class UpstreamSubscriptions {
   readonly #globs = new Set<Selector>();
   /** Parameters are sent (NATIVE). */
   readonly locators: boolean;
-  /** Subscriptions that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
+  /** Those that are sent on this stream, or will be. What is said of a stream is said of these alone. */
+  readonly active = new Set<UpstreamSubscription>();
+  /** The others: when the last stream ended nobody subscribed to them. There may be a million. */
+  readonly suspended = new Set<UpstreamSubscription>();
+  /** Active ones that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
   readonly unresolved = new Set<UpstreamSubscription>();
   /** Of those, wildcards and globs: few or none. */
   readonly unresolvedCollections = new Set<UpstreamSubscription>();
@@ -126,9 +128,30 @@ export class UpstreamSubscriptions {
     if (known !== undefined) return { subscription, created: false, repeated };
     subscriptions.set(parameters, subscription);
     if (subscription.kind === 'glob') this.#globs.add(selector);
+    this.#activate(subscription);
+    return { subscription, created: true, repeated };
+  }
+
+  #activate(subscription: UpstreamSubscription): void {
+    this.active.add(subscription);
+    if (subscription.resolved) return;
     this.unresolved.add(subscription);
     if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
-    return { subscription, created: true, repeated };
+  }
+
+  /** No stream is open. It is not sent on the next one. */
+  suspend(subscription: UpstreamSubscription): void {
+    this.active.delete(subscription);
+    this.resolved(subscription);
+    subscription.startOver();
+    this.suspended.add(subscription);
+  }
+
+  /** False: it was not suspended. */
+  resume(subscription: UpstreamSubscription): boolean {
+    if (!this.suspended.delete(subscription)) return false;
+    this.#activate(subscription);
+    return true;
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
@@ -140,18 +163,21 @@ export class UpstreamSubscriptions {
     if (subscription.interests.size > 0) return undefined;
     deleteIn(this.#bySelector, selector, subscription.parameters);
     if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
+    this.active.delete(subscription);
+    this.suspended.delete(subscription);
     this.resolved(subscription);
     return subscription;
   }
 
-  /** It waits for nothing any more. */
+  /** It waits for nothing (any more). */
   resolved(subscription: UpstreamSubscription): void {
     this.unresolved.delete(subscription);
     this.unresolvedCollections.delete(subscription);
   }
 
   *all(): IteratorObject<UpstreamSubscription, undefined> {
-    for (const subscriptions of this.#bySelector.values()) yield* subscriptions.values();
+    yield* this.active;
+    yield* this.suspended;
   }
 
   /** The wildcards and globs. */
@@ -211,7 +237,7 @@ export class UpstreamSubscriptions {
 
   /** The interests in these names that upstream has not answered yet. */
   unansweredIn(names: Iterable<{ readonly name: ResourceName }>): Interest[] {
-    if (this.unresolved.size === 0) return [];
+    if (this.unresolved.size + this.suspended.size === 0) return [];
     const distinct = new Set(Iterator.from(names).map(({ name }) => name));
     return [...distinct].flatMap((name) =>
       this.named(name)
