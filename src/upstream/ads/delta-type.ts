@@ -21,20 +21,12 @@ import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import type { ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
-import { SubscribedType } from './subscribed-type.ts';
-import {
-  UnansweredUnsubscribed,
-  type UpstreamSubscription,
-  waitingCollections,
-} from './upstream-subscriptions.ts';
+import type { StreamEffects } from './stream-effects.ts';
+import { type KeptType, SubscribedType } from './subscribed-type.ts';
+import { type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /** One type on an incremental stream (protocol §4 from the client's side). */
 export class DeltaType extends SubscribedType {
-  /**
-   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
-   * about one name arrive in the order of the requests.
-   */
-  unansweredUnsubscribed = new UnansweredUnsubscribed();
   /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
   readonly repeated = new Set<Identity>();
   /** The last response had no entries. One that says that a name is missing has. */
@@ -53,11 +45,12 @@ export class DeltaType extends SubscribedType {
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
   readonly #justAnswered = new Set<UpstreamSubscription>();
 
-  /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
-  protected onStartOver(resumed: boolean): void {
-    this.#resendable.clear();
-    this.unansweredUnsubscribed = new UnansweredUnsubscribed();
-    this.#awaitingResend.clear();
+  /**
+   * Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. `resumed`: the
+   * stream is to the same endpoint as the last one.
+   */
+  constructor(stream: StreamEffects, of: KeptType, resumed: boolean) {
+    super(stream, of);
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
@@ -217,20 +210,18 @@ export class DeltaType extends SubscribedType {
     this.#awaitingResend.delete(subscription);
     const { resourceTimeoutMs } = this.stream.options;
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
-    if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
       if (variant.confirmed && subscription.shows(variant)) this.#resendable.put(variant);
     }
-    this.leave(subscription);
+    this.leave(subscription, this.subscriptions.locators && mayBeAnswered);
   }
 
   /**
    * Later responses must not use what is known of it: upstream may have deleted the resources, and does not send removals of
    * what is not subscribed.
    */
-  protected onLeft(subscription: UpstreamSubscription): void {
-    this.unansweredUnsubscribed.forget(subscription);
-    if (!this.isSomethingLeaving) this.#resendable.clear();
+  protected override onLeft(): void {
+    if (this.leaving.size === 0) this.#resendable.clear();
   }
 
   protected mayLackBody(put: Put): boolean {
@@ -302,7 +293,7 @@ export class DeltaType extends SubscribedType {
     this.#justAnswered.clear();
     for (const put of all) {
       const { name, constraints, ttlMilliseconds, version, payload } = put;
-      this.unansweredUnsubscribed.received(name, constraints);
+      this.leaving.received(name, constraints);
       const known = acked.get(name, constraints.key);
       // A heartbeat need not repeat them.
       const aliases = put.any === undefined && known !== undefined ? known.aliases : put.aliases;
@@ -344,7 +335,7 @@ export class DeltaType extends SubscribedType {
   /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
   #isSubscribed({ name, aliases, constraints }: Pick<Put, 'name' | 'aliases' | 'constraints'>): boolean {
     const { subscriptions } = this;
-    if (!this.isSomethingLeaving || !subscriptions.locators) return subscriptions.includes(name, aliases);
+    if (this.leaving.size === 0 || !subscriptions.locators) return subscriptions.includes(name, aliases);
     return subscriptions.matching(name, aliases, constraints).length > 0;
   }
 
@@ -410,8 +401,7 @@ export class DeltaType extends SubscribedType {
   #onlyCalled(alias: ResourceName, bodies: DeltaReading['bodies']): readonly AckedVariant[] {
     const { subscriptions } = this;
     // It says so to one of several locators: which, is not said. Nor is it an answer to one that has ended.
-    if (subscriptions.named(alias).length !== 1 || this.unansweredUnsubscribed.of(alias).length > 0)
-      return [];
+    if (subscriptions.named(alias).length !== 1 || this.leaving.unanswered(alias).length > 0) return [];
     const isOther = (one: string): boolean =>
       one !== alias && subscriptions.named(resourceName(one)).length > 0;
     const isOnly = ({ name, aliases, constraints }: AckedVariant): boolean =>
@@ -421,7 +411,7 @@ export class DeltaType extends SubscribedType {
 
   /** A server without locators for the name may mean any variant: it has no other way to say so. */
   #meantByName(name: ResourceName): readonly AckedVariant[] {
-    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    const { acked, subscriptions, leaving } = this;
     if (subscriptions.hasLocatorFor(name)) return [];
     const all = acked.of(name);
     const isForOthers = ({ aliases, constraints }: AckedVariant): boolean =>
@@ -433,8 +423,7 @@ export class DeltaType extends SubscribedType {
     if (own.length === all.length) return all;
     // It may be the answer to the plain name, or to its end (protocol §4.5). That says nothing of what a glob or an alias
     // shows for other parameters.
-    const isAnswer =
-      subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0 || this.isLeaving(name);
+    const isAnswer = subscriptions.named(name).length > 0 || leaving.hasName(name);
     return isAnswer ? own : all;
   }
 
@@ -444,14 +433,14 @@ export class DeltaType extends SubscribedType {
    * follows.
    */
   #empty({ name, constraints }: Identity, bodies: DeltaReading['bodies']): void {
-    const { subscriptions, unansweredUnsubscribed } = this;
+    const { subscriptions, leaving } = this;
     // A relay above has nothing of it to say but this error.
     if (this.isFailing(name)) return;
-    const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
+    const named = [...subscriptions.named(name), ...leaving.unanswered(name)].filter((one) =>
       one.isFor(constraints),
     );
     for (const one of emptied(named)) {
-      if (unansweredUnsubscribed.delete(one)) continue;
+      if (leaving.answered(one)) continue;
       one.responseSeen = subscriptions.active.has(one);
       if (named.length > 1) continue;
       for (const variant of this.covered(one))
@@ -477,13 +466,12 @@ export class DeltaType extends SubscribedType {
    */
   #resolveMissing(identity: Identity): void {
     const { name, constraints } = identity;
-    const { subscriptions, unansweredUnsubscribed } = this;
-    const unanswered = unansweredUnsubscribed.of(name).filter((one) => one.isFor(constraints));
+    const { subscriptions, leaving } = this;
+    const unanswered = leaving.unanswered(name).filter((one) => one.isFor(constraints));
     const named = [...subscriptions.naming(name, constraints), ...unanswered];
     const meant = ofOldestRequest(named, this.#justAnswered);
     if (meant.length === 0) this.#removeGoneMeanwhile(identity);
-    for (const subscription of meant)
-      if (!unansweredUnsubscribed.delete(subscription)) this.resolve(subscription);
+    for (const subscription of meant) if (!leaving.answered(subscription)) this.resolve(subscription);
     // The others have answers of their own. A relay of ours may have meant them too, and no silence would tell (§5.10).
     if (this.stream.options.resourceTimeoutMs === undefined)
       this.#renewIfUnanswered(`missing ${name}`, named);
@@ -513,10 +501,10 @@ export class DeltaType extends SubscribedType {
    * A removal or an error with constraints for other parameters is not its answer.
    */
   #removeGoneMeanwhile({ name, constraints }: Identity): void {
-    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    const { acked, subscriptions, leaving } = this;
     const [only, ...others] = subscriptions
       .naming(name, constraints)
-      .filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
+      .filter((one) => leaving.has(one, 'taken'));
     if (only === undefined || others.length > 0) return;
     this.remove(
       acked.of(name).filter((variant) => {

@@ -271,53 +271,70 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .toArray();
 }
 
-/** Names that were taken back before they were answered: their answers are on the way, and in order. */
-export class UnansweredUnsubscribed {
-  readonly #bySelector = new Map<Selector, Set<UpstreamSubscription>>();
-  /** Of those that a resource has answered. The same that is subscribed again has its own answer still to come. */
-  readonly #answered = new Map<Selector, Map<Parameters, UpstreamSubscription>>();
+/** Whether a subscription that has ended had its answer. `taken`: the same that is subscribed again has its own still to come. */
+type Former = 'unanswered' | 'taken' | 'answered';
 
-  add(subscription: UpstreamSubscription): void {
-    getOrMake(this.#bySelector, subscription.selector, () => new Set()).add(subscription);
+/** What was unsubscribed on one stream not long ago. What upstream sent for it may still be on its way, and in order. */
+export class Leaving {
+  /** In the order in which they left, and after which request. */
+  readonly #requests = new Map<UpstreamSubscription, number>();
+  readonly #bySelector = new Map<Selector, Map<UpstreamSubscription, Former>>();
+
+  get size(): number {
+    return this.#requests.size;
   }
 
-  /** Those that name it; it may change while this is read. */
-  of(name: Selector): readonly UpstreamSubscription[] {
-    return [...(this.#bySelector.get(name) ?? [])];
+  add(subscription: UpstreamSubscription, request: number, isUnanswered = false): void {
+    const former = isUnanswered ? 'unanswered' : 'answered';
+    this.#requests.set(subscription, request);
+    getOrMake(this.#bySelector, subscription.selector, () => new Map()).set(subscription, former);
+  }
+
+  /** Nothing is on its way any more that was sent for those that left after this request, or earlier. */
+  endUntil(request: number): void {
+    for (const [subscription, after] of this.#requests) {
+      if (after > request) return;
+      this.#requests.delete(subscription);
+      deleteIn(this.#bySelector, subscription.selector, subscription);
+    }
+  }
+
+  hasName(name: Selector): boolean {
+    return this.#bySelector.has(name);
+  }
+
+  /** Whether the same was subscribed before. */
+  has(subscription: UpstreamSubscription, former?: Former): boolean {
+    const all = this.#bySelector.get(subscription.selector)?.entries();
+    return (
+      all?.some(([{ parameters }, is]) => parameters === subscription.parameters && is === (former ?? is)) ===
+      true
+    );
+  }
+
+  /** Those that name it, and were taken back before they were answered. It may change while this is read. */
+  unanswered(name: Selector): readonly UpstreamSubscription[] {
+    return [...(this.#bySelector.get(name) ?? [])].flatMap(([one, former]) =>
+      former === 'unanswered' ? [one] : [],
+    );
   }
 
   /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
   received(name: Selector, constraints: Constraints): void {
-    if (this.#bySelector.size + this.#answered.size === 0) return;
-    const former = this.of(name).filter(({ parameters }) => constraints.matches(parameters));
-    const answered = this.#answered.get(name) ?? new Map<Parameters, UpstreamSubscription>();
-    for (const one of former) {
-      this.delete(one);
-      answered.set(one.parameters, one);
-    }
-    if (former.length === 0)
-      for (const parameters of answered.keys())
-        if (constraints.matches(parameters)) answered.delete(parameters);
-    if (answered.size > 0) this.#answered.set(name, answered);
-    else this.#answered.delete(name);
+    const all = this.#bySelector.get(name);
+    if (all === undefined) return;
+    const meant = [...all].filter(([{ parameters }]) => constraints.matches(parameters));
+    const before = meant.some(([, former]) => former === 'unanswered') ? 'unanswered' : 'taken';
+    for (const [one, former] of meant)
+      if (former === before) all.set(one, former === 'unanswered' ? 'taken' : 'answered');
   }
 
-  /** Whether what came for this subscription may have answered the one before it. */
-  mayHaveTakenAnswerOf({ selector, parameters }: UpstreamSubscription): boolean {
-    return this.#answered.get(selector)?.has(parameters) === true;
-  }
-
-  /** False: it is none of them. */
-  delete(subscription: UpstreamSubscription): boolean {
-    return deleteIn(this.#bySelector, subscription.selector, subscription);
-  }
-
-  /** Its answer is not on the way any more. */
-  forget(subscription: UpstreamSubscription): void {
-    this.delete(subscription);
-    const { selector, parameters } = subscription;
-    if (this.#answered.get(selector)?.get(parameters) === subscription)
-      deleteIn(this.#answered, selector, parameters);
+  /** False: it is none of those that wait. */
+  answered(subscription: UpstreamSubscription): boolean {
+    const all = this.#bySelector.get(subscription.selector);
+    if (all?.get(subscription) !== 'unanswered') return false;
+    all.set(subscription, 'answered');
+    return true;
   }
 }
 
@@ -366,21 +383,19 @@ const attempts = 3;
  * What the next responses lack is left out and named once more.
  */
 export class SubscribedAgain {
-  readonly #leftOut = new Map<string, UpstreamSubscription>();
   readonly #waiting = new Map<UpstreamSubscription, number>();
 
-  leave(subscription: UpstreamSubscription): void {
-    this.#leftOut.set(keyOf(subscription), subscription);
-  }
-
-  /** `leaving`: the request before leaves these out. */
-  subscribe(subscriptions: readonly UpstreamSubscription[], leaving: readonly UpstreamSubscription[]): void {
-    if (this.#leftOut.size + leaving.length === 0) return;
-    const left = new Set(leaving);
+  /** `leftOut`: by the request before. */
+  subscribe(
+    subscriptions: readonly UpstreamSubscription[],
+    leftOut: readonly UpstreamSubscription[],
+    leaving: Leaving,
+  ): void {
+    if (leaving.size + leftOut.length === 0) return;
+    const left = new Set(leftOut);
     for (const subscription of subscriptions) {
       if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
-      if (left.has(subscription) || this.#leftOut.has(keyOf(subscription)))
-        this.#waiting.set(subscription, attempts);
+      if (left.has(subscription) || leaving.has(subscription)) this.#waiting.set(subscription, attempts);
     }
   }
 
@@ -399,12 +414,6 @@ export class SubscribedAgain {
       }
     }
     return unanswered;
-  }
-
-  /** No response is on its way any more that was sent before this name was left out. */
-  forget(subscription: UpstreamSubscription): void {
-    const key = keyOf(subscription);
-    if (this.#leftOut.get(key) === subscription) this.#leftOut.delete(key);
   }
 }
 
