@@ -125,8 +125,8 @@ export class DeltaType extends SubscribedType {
     this.#initialVersions = noVersions;
     if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
     this.#expectReturned(subscribed);
-    const again = new Set(subscribed.map((subscription) => subscription.selector));
-    const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
+    const left = new Set(unsubscribed.map(({ selector }) => selector));
+    const together = left.size === 0 || !subscribed.some(({ selector }) => left.has(selector));
     const named = requestCount === 1 && this.mayOmit(subscribed) ? [] : subscribed;
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     const before = together ? [] : deltaRequests(type, [], unsubscribed, noVersions);
@@ -626,8 +626,9 @@ export function deltaRequests(
   };
   const isLater = ({ kind, selector }: UpstreamSubscription): boolean =>
     kind === 'name' && !initialVersions.has(selector);
-  const ordered = subscribed.toSorted((a, b) => Number(isLater(a)) - Number(isLater(b)));
-  for (const subscription of ordered) add(subscription, 'subscribe');
+  for (const later of [false, true])
+    for (const subscription of subscribed)
+      if (isLater(subscription) === later) add(subscription, 'subscribe');
   for (const subscription of unsubscribed) add(subscription, 'unsubscribe');
   return parts.map((part, index) =>
     deltaRequest(type, { ...part, initialVersions: index === 0 ? initialVersions : noVersions }),

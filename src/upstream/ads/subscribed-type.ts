@@ -179,8 +179,8 @@ export abstract class SubscribedType {
   ): 'absent' | 'unknown' | Postponed;
 
   /** Every control plane knows the wildcard as an empty first request; not all know "*". */
-  protected mayOmit([only, ...others]: readonly UpstreamSubscription[]): boolean {
-    if (only?.isPlainWildcard !== true || others.length > 0) return false;
+  protected mayOmit(subscribed: readonly UpstreamSubscription[]): boolean {
+    if (subscribed.length !== 1 || subscribed[0]?.isPlainWildcard !== true) return false;
     return this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 

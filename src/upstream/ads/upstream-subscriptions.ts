@@ -8,6 +8,9 @@ import { type Interest, type ResourceError, type Selector, WILDCARD } from '../.
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
 import type { Identity } from '../variant-set.ts';
 
+/** Shared by most, and never added to. */
+const noNames = new Set<ResourceName>();
+
 /**
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
  * it, because a session has only the parameters of the rules, and clients may have more.
@@ -39,7 +42,7 @@ export class UpstreamSubscription {
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
-  expectedNames = new Set<ResourceName>();
+  expectedNames = noNames;
 
   constructor(selector: Selector, parameters: Parameters, isLocator: boolean) {
     this.selector = selector;
@@ -61,7 +64,7 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
-    this.expectedNames = new Set();
+    this.expectedNames = noNames;
   }
 
   /** Its own answer on this stream may still come, also after resource_timeout. */
@@ -361,7 +364,7 @@ export class LeftOnStream {
 
   /** `answered`: upstream has sent something of the type, so also if nothing was there. */
   has(subscription: UpstreamSubscription, answered: boolean): boolean {
-    const hadSome = this.#keys.get(keyOf(subscription));
+    const hadSome = this.#keys.size === 0 ? undefined : this.#keys.get(keyOf(subscription));
     return hadSome !== undefined && (hadSome || answered);
   }
 
