@@ -117,8 +117,11 @@ export class Suspicion {
   /** How long an isolated stream must last before its types return to the usual ones; undefined: it is a usual one. */
   probation(streamId: StreamId): number | undefined {
     if (!isIsolated(streamId)) return undefined;
-    const relapses = Math.max(0, ...this.#groupsOn(streamId).map((group) => group.isolations - 1));
-    return this.#stableAfterMs * 2 ** Math.min(relapses, maxDoublings);
+    return Math.max(this.#stableAfterMs, ...this.#groupsOn(streamId).map((group) => this.#apartMs(group)));
+  }
+
+  #apartMs({ isolations }: SubscriptionGroup): number {
+    return this.#stableAfterMs * 2 ** Math.min(Math.max(0, isolations - 1), maxDoublings);
   }
 
   /** An isolated stream has lasted for its probation: its types return to the usual streams. */
@@ -145,9 +148,13 @@ export class Suspicion {
   #prove(group: SubscriptionGroup, now: number): void {
     const { unproven, streamId } = group;
     if (unproven === undefined) return;
-    const soon = unproven.answered && !isIsolated(streamId);
+    const isHome = !isIsolated(streamId);
+    const soon = unproven.answered && isHome;
     const enough = soon ? Math.min(answeredProofMs, this.#stableAfterMs) : this.#stableAfterMs;
-    if (now - unproven.at >= enough) group.unproven = undefined;
+    const lived = now - unproven.at;
+    if (lived < enough) return;
+    group.unproven = undefined;
+    if (isHome && lived >= this.#apartMs(group)) group.isolations = 0;
   }
 
   /**
@@ -319,7 +326,7 @@ class SubscriptionGroup {
   interests = 0;
   /** It was requested for the first time, and no stream has lasted long enough with it yet. */
   unproven: { readonly at: number; answered: boolean } | undefined;
-  /** How often a usual stream ended and it was suspected. */
+  /** How often a usual stream ended and it was suspected, since it lived on one for as long as it would be apart. */
   isolations = 0;
   suspected: { readonly since: number; reason: string } | undefined;
 

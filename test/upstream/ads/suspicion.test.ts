@@ -205,6 +205,20 @@ describe('which stream asks what', () => {
     expect(setting.suspicion.probation(0)).to.equal(undefined);
   });
 
+  it('is apart for the shortest time again once it has lived well on a usual stream', () => {
+    const setting = running();
+    setting.ask('sds');
+    for (const from of [4, 5]) {
+      setting.end(0);
+      setting.open(from).survive(from);
+      setting.open(0);
+    }
+    expect(setting.answer(0, 'sds').at(1000).end(0)).to.deep.equal([]);
+    setting.open(0).ask('sds');
+    expect(setting.end(0)).to.deep.equal(['sds 0→6']);
+    expect(setting.open(6).suspicion.probation(6)).to.equal(well);
+  });
+
   it('is apart no longer for it when a control plane that is away refuses it many times', () => {
     const setting = running();
     setting.ask('sds');
