@@ -256,9 +256,11 @@ export class SotwType extends SubscribedType {
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#confirmRepeated(reading);
     this.#attribute(puts);
-    if (fullState) this.#resolvePresent(missing);
     this.#resolveNotFound(notFound);
-    if (fullState) this.#resolveMissing();
+    if (fullState) {
+      this.#resolvePresent(missing);
+      this.#resolveMissing();
+    }
     this.takeErrors(resourceErrors);
     /** All variants of its name are not, or this one. */
     const isNotFound = ({ name, constraints: { key } }: Identity): boolean =>
