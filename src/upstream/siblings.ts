@@ -55,7 +55,7 @@ export class Siblings {
   readonly #asked = new Set<Interest>();
   /** Those that are asked, and for what. */
   readonly #connections = new Map<string, { readonly upstream: Upstream; readonly asked: Set<Interest> }>();
-  /** What new ones are still to be asked for. */
+  /** What is not looked at yet since the control plane went away, or since new ones were found. */
   readonly #unasked: OverTurns<Interest>;
   /** Names of lists of siblings that are not subscribed yet. */
   readonly #listed: OverTurns<string>;
@@ -71,7 +71,7 @@ export class Siblings {
   constructor(options: SiblingsOptions, sink: SiblingsSink) {
     this.#options = options;
     this.#sink = sink;
-    this.#unasked = new OverTurns(options.clock, (interest) => this.#askNew(interest));
+    this.#unasked = new OverTurns(options.clock, (interest) => this.#look(interest));
     this.#grace = new Sweep(options.clock, answerGraceMs / 2, () => this.#waited());
     this.#listed = new OverTurns(options.clock, (name) => this.#offered(name));
   }
@@ -84,6 +84,7 @@ export class Siblings {
 
   unsubscribe(interest: Interest): void {
     this.#interests.delete(interest);
+    this.#unasked.delete(interest);
     this.#asked.delete(interest);
     for (const { upstream, asked } of this.#connections.values())
       if (asked.delete(interest)) upstream.unsubscribe(interest);
@@ -128,7 +129,7 @@ export class Siblings {
     this.#asked.add(ALL_INTERESTS);
     this.#lookUp();
     this.#wait(ALL_INTERESTS);
-    for (const interest of this.#interests) this.#ask(interest);
+    this.#unasked.addAll(this.#interests);
   }
 
   /** Asks all of them, the later ones too. */
@@ -148,11 +149,11 @@ export class Siblings {
     }
   }
 
-  /** What is asked for since earlier. To the answer of a wildcard or glob new ones may add something, to that of a name not. */
-  #askNew(interest: Interest): void {
+  /** To the answer of a wildcard or glob, new ones may add something; to that of a name not. */
+  #look(interest: Interest): void {
     this.#unasked.delete(interest);
-    const mayAdd = isCollection(interest.selector) || !this.#sink.isAnswered(interest);
-    if (mayAdd && this.#asked.has(interest)) this.#askEach(interest);
+    if (!this.#asked.has(interest)) this.#ask(interest);
+    else if (isCollection(interest.selector) || !this.#sink.isAnswered(interest)) this.#askEach(interest);
   }
 
   #wait(interest: Interest): void {

@@ -32,8 +32,8 @@ export const mutations: readonly Wrong[] = [
     name: 'the first response after a reconnect replaces all that was held',
     rule: 2,
     file: 'src/upstream/ads/subscribed-type.ts',
-    right: '    this.onStartOver(resumed);',
-    wrong: '    this.onStartOver(resumed);\n    this.#apply({ complete: true });',
+    right: '    acked.startOver();',
+    wrong: '    acked.startOver();\n    this.#apply({ complete: true });',
   },
   {
     name: 'a swap of variants leaves the one before with the client',

@@ -2,7 +2,7 @@ import type { Selector, Transaction } from '../../model/transaction.ts';
 import type { Identity } from '../variant-set.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import {
-  type UnansweredUnsubscribed,
+  type Leaving,
   type UpstreamSubscription,
   type UpstreamSubscriptions,
   waitingCollections,
@@ -20,7 +20,7 @@ type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErro
 interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  readonly leaving: Leaving;
   readonly repeated: ReadonlySet<Identity>;
   readonly isEmpty: boolean;
   readonly sweepPending: boolean;
@@ -90,7 +90,7 @@ type Judgement = (subscription: UpstreamSubscription) => boolean;
  * until then a server such as a relay in an outage may not know what it has for it.
  */
 function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
-  const waiting = waitingCollections(subscriptions.all());
+  const waiting = waitingCollections(subscriptions.collections());
   const longest = oldestOf(waiting);
   return ({ requestNumber }) => requestNumber <= longest;
 }
@@ -100,19 +100,10 @@ function byResources(stream: DeltaWaiting, said: Said): Judgement {
   return (subscription) => {
     shown ??= shownBy(stream, said);
     if (subscription.expectedNames.size > 0 || !shown.requests.has(subscription.requestNumber)) return false;
-    return !mayAnswerFormer(stream.unansweredUnsubscribed, subscription) || shown.onlyFor.has(subscription);
+    // The same was unsubscribed before it was answered. A response may answer that one:
+    // → subscribe *, → unsubscribe *, → subscribe *, ← response to the first.
+    return !stream.leaving.has(subscription, 'unanswered') || shown.onlyFor.has(subscription);
   };
-}
-
-/**
- * The same selector was unsubscribed before it was answered, and then subscribed again. A response may answer the
- * first subscription: → subscribe *, → unsubscribe *, → subscribe *, ← response to the first.
- */
-function mayAnswerFormer(
-  unansweredUnsubscribed: UnansweredUnsubscribed,
-  { selector, parameters }: UpstreamSubscription,
-): boolean {
-  return unansweredUnsubscribed.of(selector).some((former) => former.parameters === parameters);
 }
 
 /** On this stream: one that an earlier stream has resolved waits as well, if what that delivered is not confirmed yet. */
@@ -245,9 +236,9 @@ const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
  * seen on this stream: a later one, or one that is suspended.
  */
 export function isCompleteFor(subscriptions: UpstreamSubscriptions, lastSeen: number): boolean {
-  return subscriptions
-    .all()
-    .every((one) => one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one)));
+  const isAnswered = (one: UpstreamSubscription): boolean =>
+    one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one));
+  return subscriptions.suspended.size === 0 && subscriptions.active.values().every(isAnswered);
 }
 
 /**

@@ -21,20 +21,12 @@ import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import type { ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
-import { SubscribedType } from './subscribed-type.ts';
-import {
-  UnansweredUnsubscribed,
-  type UpstreamSubscription,
-  waitingCollections,
-} from './upstream-subscriptions.ts';
+import type { StreamEffects } from './stream-effects.ts';
+import { type KeptType, SubscribedType } from './subscribed-type.ts';
+import { type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /** One type on an incremental stream (protocol §4 from the client's side). */
 export class DeltaType extends SubscribedType {
-  /**
-   * Subscriptions that were unsubscribed before upstream answered them. Their answers are still on their way. Answers
-   * about one name arrive in the order of the requests.
-   */
-  unansweredUnsubscribed = new UnansweredUnsubscribed();
   /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
   readonly repeated = new Set<Identity>();
   /** The last response had no entries. One that says that a name is missing has. */
@@ -53,11 +45,12 @@ export class DeltaType extends SubscribedType {
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
   readonly #justAnswered = new Set<UpstreamSubscription>();
 
-  /** Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. */
-  protected onStartOver(resumed: boolean): void {
-    this.#resendable.clear();
-    this.unansweredUnsubscribed = new UnansweredUnsubscribed();
-    this.#awaitingResend.clear();
+  /**
+   * Unchanged resources in initial_resource_versions need no answer. The others are swept, or they expire. `resumed`: the
+   * stream is to the same endpoint as the last one.
+   */
+  constructor(stream: StreamEffects, of: KeptType, resumed: boolean) {
+    super(stream, of);
     // Versions go only to the endpoint that they came from, also if the next stream is the second one to it.
     if (!resumed) for (const variant of this.acked.all()) variant.version = '';
     // What has a TTL may have expired in the cache, so upstream has to send it again. If it does not, the cache ends it.
@@ -67,7 +60,7 @@ export class DeltaType extends SubscribedType {
     for (const variant of confirmed) variant.confirmed = true;
     this.sweepPending = confirmed.length < lasting.length;
     if (!resumed) return;
-    for (const subscription of this.subscriptions.all()) {
+    for (const subscription of this.subscriptions.active) {
       if (!subscription.resolved) continue;
       subscription.resolvedOnThisStream =
         subscription.kind === 'name'
@@ -81,7 +74,7 @@ export class DeltaType extends SubscribedType {
     const { subscriptions } = this;
     const plain = this.#plainKey;
     // The answer to a wildcard or glob was cut off. If nothing has changed since, no response would complete it.
-    if (subscriptions.unresolvedCollections.values().some(({ suspended }) => !suspended)) return [];
+    if (subscriptions.unresolvedCollections.size > 0) return [];
     const confirmed: AckedVariant[] = [];
     let incomplete = false;
     let bytes = 0;
@@ -119,7 +112,8 @@ export class DeltaType extends SubscribedType {
     if (!this.acked.isOnly(variant) || version === '') return false;
     // Some control planes take what is named in initial_resource_versions for subscribed. What came by an alias only is
     // not subscribed by its name.
-    return this.subscriptions.matching(name, [], constraints).some(({ suspended }) => !suspended);
+    const { subscriptions } = this;
+    return subscriptions.matching(name, [], constraints).some((one) => subscriptions.active.has(one));
   }
 
   protected changeSubscriptions(
@@ -131,8 +125,8 @@ export class DeltaType extends SubscribedType {
     this.#initialVersions = noVersions;
     if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
     this.#expectReturned(subscribed);
-    const again = new Set(subscribed.map((subscription) => subscription.selector));
-    const together = !unsubscribed.some((subscription) => again.has(subscription.selector));
+    const left = new Set(unsubscribed.map(({ selector }) => selector));
+    const together = left.size === 0 || !subscribed.some(({ selector }) => left.has(selector));
     const named = requestCount === 1 && this.mayOmit(subscribed) ? [] : subscribed;
     // Servers apply subscribes before unsubscribes (§4.4): one message would unsubscribe what is subscribed again.
     const before = together ? [] : deltaRequests(type, [], unsubscribed, noVersions);
@@ -216,20 +210,18 @@ export class DeltaType extends SubscribedType {
     this.#awaitingResend.delete(subscription);
     const { resourceTimeoutMs } = this.stream.options;
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
-    if (this.subscriptions.locators && mayBeAnswered) this.unansweredUnsubscribed.add(subscription);
     for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
       if (variant.confirmed && subscription.shows(variant)) this.#resendable.put(variant);
     }
-    this.leave(subscription);
+    this.leave(subscription, this.subscriptions.locators && mayBeAnswered);
   }
 
   /**
    * Later responses must not use what is known of it: upstream may have deleted the resources, and does not send removals of
    * what is not subscribed.
    */
-  protected onLeft(subscription: UpstreamSubscription): void {
-    this.unansweredUnsubscribed.forget(subscription);
-    if (!this.isSomethingLeaving) this.#resendable.clear();
+  protected override onLeft(): void {
+    if (this.leaving.size === 0) this.#resendable.clear();
   }
 
   protected mayLackBody(put: Put): boolean {
@@ -301,7 +293,7 @@ export class DeltaType extends SubscribedType {
     this.#justAnswered.clear();
     for (const put of all) {
       const { name, constraints, ttlMilliseconds, version, payload } = put;
-      this.unansweredUnsubscribed.received(name, constraints);
+      this.leaving.received(name, constraints);
       const known = acked.get(name, constraints.key);
       // A heartbeat need not repeat them.
       const aliases = put.any === undefined && known !== undefined ? known.aliases : put.aliases;
@@ -343,7 +335,7 @@ export class DeltaType extends SubscribedType {
   /** False: it was on its way when its subscription ended, and upstream would not send its removal. */
   #isSubscribed({ name, aliases, constraints }: Pick<Put, 'name' | 'aliases' | 'constraints'>): boolean {
     const { subscriptions } = this;
-    if (!this.isSomethingLeaving || !subscriptions.locators) return subscriptions.includes(name, aliases);
+    if (this.leaving.size === 0 || !subscriptions.locators) return subscriptions.includes(name, aliases);
     return subscriptions.matching(name, aliases, constraints).length > 0;
   }
 
@@ -409,8 +401,7 @@ export class DeltaType extends SubscribedType {
   #onlyCalled(alias: ResourceName, bodies: DeltaReading['bodies']): readonly AckedVariant[] {
     const { subscriptions } = this;
     // It says so to one of several locators: which, is not said. Nor is it an answer to one that has ended.
-    if (subscriptions.named(alias).length !== 1 || this.unansweredUnsubscribed.of(alias).length > 0)
-      return [];
+    if (subscriptions.named(alias).length !== 1 || this.leaving.unanswered(alias).length > 0) return [];
     const isOther = (one: string): boolean =>
       one !== alias && subscriptions.named(resourceName(one)).length > 0;
     const isOnly = ({ name, aliases, constraints }: AckedVariant): boolean =>
@@ -420,7 +411,7 @@ export class DeltaType extends SubscribedType {
 
   /** A server without locators for the name may mean any variant: it has no other way to say so. */
   #meantByName(name: ResourceName): readonly AckedVariant[] {
-    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    const { acked, subscriptions, leaving } = this;
     if (subscriptions.hasLocatorFor(name)) return [];
     const all = acked.of(name);
     const isForOthers = ({ aliases, constraints }: AckedVariant): boolean =>
@@ -432,8 +423,7 @@ export class DeltaType extends SubscribedType {
     if (own.length === all.length) return all;
     // It may be the answer to the plain name, or to its end (protocol §4.5). That says nothing of what a glob or an alias
     // shows for other parameters.
-    const isAnswer =
-      subscriptions.named(name).length + unansweredUnsubscribed.of(name).length > 0 || this.isLeaving(name);
+    const isAnswer = subscriptions.named(name).length > 0 || leaving.hasName(name);
     return isAnswer ? own : all;
   }
 
@@ -443,15 +433,15 @@ export class DeltaType extends SubscribedType {
    * follows.
    */
   #empty({ name, constraints }: Identity, bodies: DeltaReading['bodies']): void {
-    const { subscriptions, unansweredUnsubscribed } = this;
+    const { subscriptions, leaving } = this;
     // A relay above has nothing of it to say but this error.
     if (this.isFailing(name)) return;
-    const named = [...subscriptions.named(name), ...unansweredUnsubscribed.of(name)].filter((one) =>
+    const named = [...subscriptions.named(name), ...leaving.unanswered(name)].filter((one) =>
       one.isFor(constraints),
     );
     for (const one of emptied(named)) {
-      if (unansweredUnsubscribed.delete(one)) continue;
-      one.responseSeen = true;
+      if (leaving.answered(one)) continue;
+      one.responseSeen = subscriptions.active.has(one);
       if (named.length > 1) continue;
       for (const variant of this.covered(one))
         if (one.shows(variant) && !bodies.has(variant)) this.#removeVariant(variant);
@@ -476,13 +466,12 @@ export class DeltaType extends SubscribedType {
    */
   #resolveMissing(identity: Identity): void {
     const { name, constraints } = identity;
-    const { subscriptions, unansweredUnsubscribed } = this;
-    const unanswered = unansweredUnsubscribed.of(name).filter((one) => one.isFor(constraints));
+    const { subscriptions, leaving } = this;
+    const unanswered = leaving.unanswered(name).filter((one) => one.isFor(constraints));
     const named = [...subscriptions.naming(name, constraints), ...unanswered];
     const meant = ofOldestRequest(named, this.#justAnswered);
     if (meant.length === 0) this.#removeGoneMeanwhile(identity);
-    for (const subscription of meant)
-      if (!unansweredUnsubscribed.delete(subscription)) this.resolve(subscription);
+    for (const subscription of meant) if (!leaving.answered(subscription)) this.resolve(subscription);
     // The others have answers of their own. A relay of ours may have meant them too, and no silence would tell (§5.10).
     if (this.stream.options.resourceTimeoutMs === undefined)
       this.#renewIfUnanswered(`missing ${name}`, named);
@@ -512,10 +501,10 @@ export class DeltaType extends SubscribedType {
    * A removal or an error with constraints for other parameters is not its answer.
    */
   #removeGoneMeanwhile({ name, constraints }: Identity): void {
-    const { acked, subscriptions, unansweredUnsubscribed } = this;
+    const { acked, subscriptions, leaving } = this;
     const [only, ...others] = subscriptions
       .naming(name, constraints)
-      .filter((one) => unansweredUnsubscribed.mayHaveTakenAnswerOf(one));
+      .filter((one) => leaving.has(one, 'taken'));
     if (only === undefined || others.length > 0) return;
     this.remove(
       acked.of(name).filter((variant) => {
@@ -637,8 +626,9 @@ export function deltaRequests(
   };
   const isLater = ({ kind, selector }: UpstreamSubscription): boolean =>
     kind === 'name' && !initialVersions.has(selector);
-  const ordered = subscribed.toSorted((a, b) => Number(isLater(a)) - Number(isLater(b)));
-  for (const subscription of ordered) add(subscription, 'subscribe');
+  for (const later of [false, true])
+    for (const subscription of subscribed)
+      if (isLater(subscription) === later) add(subscription, 'subscribe');
   for (const subscription of unsubscribed) add(subscription, 'unsubscribe');
   return parts.map((part, index) =>
     deltaRequest(type, { ...part, initialVersions: index === 0 ? initialVersions : noVersions }),

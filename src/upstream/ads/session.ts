@@ -18,7 +18,7 @@ import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } fro
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
-/** So many idle interests of a stream end in one turn: some 15 µs each. */
+/** So many idle interests end in one turn: some 15 µs each. */
 const endsPerTurn = 1000;
 /** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
 const isolatedMaxBackoffMs = 30_000;
@@ -66,9 +66,8 @@ export class Session {
     this.suspicion = new Suspicion(backoff.maxMs, services);
     this.#endIdle = new Sweep(clock, 0, () => {
       const before = this.#interests;
-      const suspended = [...this.#streams.values()].flatMap((stream) => stream.takeSuspended());
-      for (const interest of suspended) connection.sink.endIfIdle?.(interest);
-      return this.#hasSuspended && this.#interests < before;
+      for (const one of this.#suspended().take(endsPerTurn).toArray()) connection.sink.endIfIdle?.(one);
+      return this.#interests < before && this.#suspended().some(() => true);
     });
   }
 
@@ -88,7 +87,12 @@ export class Session {
 
   /** Nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
-    return this.#streams.values().flatMap((stream) => stream.machine.interests());
+    return this.#streams.values().flatMap(({ machine }) => machine.interests('all'));
+  }
+
+  /** Those that were not subscribed again after a stream ended, because they are idle. */
+  #suspended(): IteratorObject<Interest, undefined> {
+    return this.#streams.values().flatMap(({ machine }) => machine.interests('suspended'));
   }
 
   /** What was asked and has no answer yet. */
@@ -192,11 +196,7 @@ export class Session {
    */
   accepted(on: AdsStream): void {
     for (const stream of this.#streams.values()) if (stream !== on) stream.siblingAnswered();
-    if (this.#hasSuspended) this.#endIdle.start();
-  }
-
-  get #hasSuspended(): boolean {
-    return this.#streams.values().some(({ hasSuspended }) => hasSuspended);
+    if (this.#suspended().some(() => true)) this.#endIdle.start();
   }
 
   relocate(moves: readonly Relocation[]): void {
@@ -256,8 +256,6 @@ interface OpenStream {
  * effects.
  */
 class AdsStream {
-  /** Some interests were not subscribed again, because they are idle. */
-  hasSuspended = false;
   readonly machine: StreamMachine;
   readonly #session: Session;
   readonly #connection: AdsConnection;
@@ -302,17 +300,6 @@ class AdsStream {
     this.machine[how](interest);
     this.#run();
     this.#flushSoon();
-  }
-
-  /**
-   * The interests that were not subscribed again after the last stream ended, because they are idle; once. Of many the
-   * first ones: they end before the rest is asked for.
-   */
-  takeSuspended(): readonly Interest[] {
-    if (!this.hasSuspended) return [];
-    const suspended = this.machine.suspendedInterests().take(endsPerTurn).toArray();
-    this.hasSuspended = suspended.length === endsPerTurn;
-    return suspended;
   }
 
   up(): void {
@@ -466,7 +453,6 @@ class AdsStream {
 
   #suspendIdle(): void {
     this.machine.suspendIdle((interest) => this.#session.isIdle(interest));
-    this.hasSuspended = this.machine.suspendedInterests().some(() => true);
   }
 
   #reopen(): void {

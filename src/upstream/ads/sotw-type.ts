@@ -21,7 +21,8 @@ import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import { isCompleteFor, lastRequestSeen, ofOldestRequest, sotwAnswers } from './answer-attribution.ts';
 import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
-import { SubscribedType } from './subscribed-type.ts';
+import type { StreamEffects } from './stream-effects.ts';
+import { isLasting, type KeptType, SubscribedType } from './subscribed-type.ts';
 import { SubscribedAgain, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /**
@@ -38,28 +39,6 @@ interface PreviousResponse {
   readonly rules: AcceptanceRules;
 }
 
-/** What has been on one stream. */
-class OnStream {
-  /** Something was named: from then on an empty list subscribes to nothing (protocol §3.6). */
-  hasNamed = false;
-  /** Nothing has been taken over. */
-  isFirst = true;
-  names: readonly string[] = [];
-  locators: readonly Locator[] = [];
-  /**
-   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
-   * to.
-   */
-  lastRequestSeen = 0;
-  /**
-   * Something was unsubscribed. A resource may still come for it, so it does not prove which request upstream has seen.
-   */
-  attributionAmbiguous = false;
-  readonly subscribedAgain = new SubscribedAgain();
-  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
-  unknownAbove: ReadonlySet<ResourceName> = new Set();
-}
-
 /**
  * One type on a state-of-the-world stream (protocol §3 from the client's side). SotW does not say which request a response
  * answers:
@@ -74,7 +53,35 @@ export class SotwType extends SubscribedType {
   #previous: PreviousResponse | undefined;
   /** A full state was applied: the store has nothing from this holder but what this stream delivered. */
   #storeSwept = false;
-  #on = new OnStream();
+  /** Something was named: from then on an empty list subscribes to nothing (protocol §3.6). */
+  #hasNamed = false;
+  /** No response of this stream has been taken over. */
+  #isFirst = true;
+  #names: readonly string[] = [];
+  #locators: readonly Locator[] = [];
+  /**
+   * The newest request that upstream has seen for certain: a response had something that only this request subscribed
+   * to.
+   */
+  #lastRequestSeen = 0;
+  /**
+   * Something was unsubscribed. A resource may still come for it, so it does not prove which request upstream has seen.
+   */
+  #attributionAmbiguous = false;
+  readonly #subscribedAgain = new SubscribedAgain();
+  /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
+  #unknownAbove: ReadonlySet<ResourceName> = new Set();
+
+  constructor(stream: StreamEffects, of: KeptType) {
+    super(stream, of);
+    if (of instanceof SotwType) {
+      this.#previous = of.#previous;
+      this.#storeSwept = of.#storeSwept;
+    }
+    // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
+    // without one everything comes, and is compared (protocol §3.10).
+    this.version = '';
+  }
 
   /** Absence deletes (protocol §3.7). */
   get #isFull(): boolean {
@@ -85,22 +92,16 @@ export class SotwType extends SubscribedType {
     return this.#previous?.resources.bytes.length ?? 0;
   }
 
-  protected onStartOver(): void {
-    this.#on = new OnStream();
-    // Control planes count from 1 again when they restart, and are silent about a version that they think is known:
-    // without one everything comes, and is compared (protocol §3.10).
-    this.version = '';
-  }
-
   /** Each request names all that is subscribed. */
   protected changeSubscriptions(
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
-    if (!this.#isFull && this.requestCount > 1) this.#on.subscribedAgain.subscribe(subscribed, unsubscribed);
+    if (!this.#isFull && this.requestCount > 1)
+      this.#subscribedAgain.subscribe(subscribed, unsubscribed, this.leaving);
     if (!this.#isFull && unsubscribed.length > 0) this.#forgetPrevious();
     const requests: OutgoingRequest[] = [];
-    if (!this.#on.hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
+    if (!this.#hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
       // An empty list still means the wildcard. It can be unsubscribed only after "*" was named.
       requests.push(this.#name(['*'], []));
     }
@@ -110,7 +111,7 @@ export class SotwType extends SubscribedType {
     // resource.
     const isLeftOut = (one: UpstreamSubscription): boolean =>
       again.has(one.selector) && !(this.#isFull && isNew.has(one));
-    const active = [...this.subscriptions.all().filter(({ suspended }) => !suspended)];
+    const active = [...this.subscriptions.active];
     // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
     // next one adds it.
     if (unsubscribed.some(isLeftOut))
@@ -125,7 +126,7 @@ export class SotwType extends SubscribedType {
   }
 
   #subscribeTo(subscriptions: readonly UpstreamSubscription[]): OutgoingSotw {
-    if (!this.#on.hasNamed && this.mayOmit(subscriptions)) return this.#name([], []);
+    if (!this.#hasNamed && this.mayOmit(subscriptions)) return this.#name([], []);
     const names: string[] = [];
     const locators: Locator[] = [];
     for (const { selector, parameters } of subscriptions) {
@@ -136,9 +137,9 @@ export class SotwType extends SubscribedType {
   }
 
   #name(names: readonly string[], locators: readonly Locator[]): OutgoingSotw {
-    this.#on.names = names;
-    this.#on.locators = locators;
-    if (names.length + locators.length > 0) this.#on.hasNamed = true;
+    this.#names = names;
+    this.#locators = locators;
+    if (names.length + locators.length > 0) this.#hasNamed = true;
     return this.reply();
   }
 
@@ -153,8 +154,8 @@ export class SotwType extends SubscribedType {
       typeUrl,
       version,
       nonce,
-      names: this.#on.names,
-      locators: this.#on.locators,
+      names: this.#names,
+      locators: this.#locators,
       error,
     };
   }
@@ -163,7 +164,7 @@ export class SotwType extends SubscribedType {
     _: Transaction,
     candidates: readonly UpstreamSubscription[],
   ): ReadonlySet<UpstreamSubscription> {
-    return sotwAnswers(this.#on.lastRequestSeen, candidates);
+    return sotwAnswers(this.#lastRequestSeen, candidates);
   }
 
   protected absentAfterTimeout({ kind }: UpstreamSubscription): boolean {
@@ -175,7 +176,7 @@ export class SotwType extends SubscribedType {
     extended: boolean,
   ): 'absent' | 'unknown' | 'extend' {
     if (subscription.resolvedOnThisStream) return 'absent';
-    const isUnknownAbove = this.#on.unknownAbove.has(subscription.selector);
+    const isUnknownAbove = this.#unknownAbove.has(subscription.selector);
     // A relay above may say nothing before something is known to it. Its own timeout comes a little later.
     const extend = !extended && (this.nonce === '' || isUnknownAbove);
     // What is held goes with a response that lacks it, not with silence: one since its request, after which none came. What
@@ -193,9 +194,8 @@ export class SotwType extends SubscribedType {
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
     this.#forgetPrevious();
     if (subscription.requestNumber === 0) return;
-    this.#on.attributionAmbiguous = true;
+    this.#attributionAmbiguous = true;
     if (this.#isFull || subscription.kind !== 'name') return;
-    this.#on.subscribedAgain.leave(subscription);
     this.leave(subscription);
   }
 
@@ -206,12 +206,8 @@ export class SotwType extends SubscribedType {
     this.rules = { ...this.rules }; // a response that is being read is read again
   }
 
-  protected onLeft(subscription: UpstreamSubscription): void {
-    this.#on.subscribedAgain.forget(subscription);
-  }
-
   protected override askAgain(): readonly UpstreamSubscription[] {
-    return this.#on.subscribedAgain.unanswered(this.subscriptions);
+    return this.#subscribedAgain.unanswered(this.subscriptions);
   }
 
   /** A heartbeat: only its TTL is new, or it has none any more (protocol §4.11). Its version is mostly the response's. */
@@ -246,7 +242,7 @@ export class SotwType extends SubscribedType {
     const { subscriptions, rules } = this;
     const { identities } = reading;
     const resourceErrors = reading.resourceErrors.filter((error) => !isUnknownName(error));
-    this.#on.unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
+    this.#unknownAbove = new Set(reading.resourceErrors.filter(isUnknownName).map(({ name }) => name));
     const fullState = this.#isFull;
     const missing = fullState ? reading.missing : reading.missing.filter((one) => this.#isOfGlobsOnly(one));
     this.beginReading(resourceErrors);
@@ -263,9 +259,11 @@ export class SotwType extends SubscribedType {
     const { puts, heartbeats, isRepeatable } = this.#takeResources(version, reading);
     this.#confirmRepeated(reading);
     this.#attribute(puts);
-    if (fullState) this.#resolvePresent(missing);
-    const namesWithErrors = this.#resolveErrors(resourceErrors);
-    if (fullState) this.#resolveMissing(namesWithErrors);
+    this.#resolveNotFound(notFound);
+    if (fullState) {
+      this.#resolvePresent(missing);
+      this.#resolveMissing();
+    }
     this.takeErrors(resourceErrors);
     /** All variants of its name are not, or this one. */
     const isNotFound = ({ name, constraints: { key } }: Identity): boolean =>
@@ -274,14 +272,15 @@ export class SotwType extends SubscribedType {
         ?.some(({ constraints: of }) => of.key === key || originalOf(rules.stamp, of).key === '') === true;
     const present = this.#presentOf(missing);
     const gone = missing
-      .filter((identity) => !this.#mayStillExist(identity, namesWithErrors, present))
+      .filter((identity) => !this.#mayStillExist(identity, present))
       .filter((identity) => isNotFound(identity) || !this.#hasLastingError(identity));
     this.remove(gone);
     const allRemoved = gone.length === missing.length;
     // Before the first full state, the store may hold resources that this session does not know: those restored from
     // disk.
-    const mayComplete = fullState && !this.#storeSwept && allRemoved && namesWithErrors.size === 0;
-    const complete = mayComplete && isCompleteFor(subscriptions, this.#on.lastRequestSeen);
+    const hasFailed = this.#unknownAbove.size > 0 || resourceErrors.some(isLasting);
+    const mayComplete = fullState && !this.#storeSwept && allRemoved && !hasFailed;
+    const complete = mayComplete && isCompleteFor(subscriptions, this.#lastRequestSeen);
     if (complete) this.#storeSwept = true;
     const constrained = identities.some((identity) => identity.constraints.key !== '');
     this.#previous = isRepeatable && allRemoved ? { resources, identities, constrained, rules } : undefined;
@@ -290,8 +289,8 @@ export class SotwType extends SubscribedType {
 
   /** What equals the last response of the stream before was not read: this stream has delivered it all the same. */
   #confirmRepeated({ identities, puts }: SotwReading): void {
-    if (!this.#on.isFirst) return;
-    this.#on.isFirst = false;
+    if (!this.#isFirst) return;
+    this.#isFirst = false;
     const read = new VariantSet(puts);
     for (const identity of identities) {
       const known = this.acked.get(identity.name, identity.constraints.key);
@@ -329,7 +328,7 @@ export class SotwType extends SubscribedType {
           continue;
         }
         this.resolve(subscription);
-        this.#on.subscribedAgain.received(subscription);
+        this.#subscribedAgain.received(subscription);
       }
     }
     return { puts, heartbeats, isRepeatable };
@@ -342,11 +341,11 @@ export class SotwType extends SubscribedType {
   #attribute(puts: readonly Put[]): void {
     const { subscriptions, type } = this;
     if (this.requestCount < 2 || !subscriptions.hasCollection) return;
-    if (!this.#on.attributionAmbiguous)
-      this.#on.lastRequestSeen = Math.max(this.#on.lastRequestSeen, lastRequestSeen(subscriptions, puts));
+    if (!this.#attributionAmbiguous)
+      this.#lastRequestSeen = Math.max(this.#lastRequestSeen, lastRequestSeen(subscriptions, puts));
     this.renewIfDoubtful(type, () => {
       const asked = waitingCollections(subscriptions.unresolvedCollections);
-      return sotwAnswers(this.#on.lastRequestSeen, asked).size < asked.length;
+      return sotwAnswers(this.#lastRequestSeen, asked).size < asked.length;
     });
   }
 
@@ -363,17 +362,20 @@ export class SotwType extends SubscribedType {
   }
 
   /**
-   * The names that have an error. That they are missing is no deletion (§8), unless the error says that they do not exist.
-   * Nor is it if a relay above does not know them yet. Where absence means nothing, an error does not remove either.
+   * That it is missing is no deletion (§8): it has an error that does not say that it does not exist, or a relay above does
+   * not know it yet.
    */
-  #resolveErrors(resourceErrors: readonly ResourceError[]): ReadonlySet<ResourceName> {
-    const namesWithErrors = new Set(this.#on.unknownAbove);
-    for (const { name, constraints, code } of resourceErrors) {
-      if (code !== Code.NOT_FOUND) namesWithErrors.add(name);
-      if (code !== Code.NOT_FOUND || (!this.#isFull && this.acked.hasName(name))) continue;
-      for (const one of this.#saidMissing(name, constraints)) this.resolve(one);
+  #hasError(name: ResourceName): boolean {
+    return this.isFailing(name) || this.#unknownAbove.has(name);
+  }
+
+  /** Where absence means nothing, an error does not remove either. */
+  #resolveNotFound(notFound: ReadonlyMap<ResourceName, readonly ResourceError[]>): void {
+    for (const [name, errors] of notFound) {
+      if (!this.#isFull && this.acked.hasName(name)) continue;
+      for (const { constraints } of errors)
+        for (const one of this.#saidMissing(name, constraints)) this.resolve(one);
     }
-    return namesWithErrors;
   }
 
   /**
@@ -385,7 +387,7 @@ export class SotwType extends SubscribedType {
     const { subscriptions, type } = this;
     const named = subscriptions.naming(name, constraints).filter(({ kind }) => kind === 'name');
     const first = named.filter((one) => one.anyResponseAnswers || !one.isLocator);
-    if (this.#isFull || this.isLeaving(name)) return first;
+    if (this.#isFull || this.leaving.hasName(name)) return first;
     const meant = [...first, ...ofOldestRequest(named, noneAnswered)];
     const waits = (one: UpstreamSubscription): boolean =>
       one.requestNumber > 0 && !one.resolvedOnThisStream && !meant.includes(one) && subscriptions.has(one);
@@ -394,11 +396,11 @@ export class SotwType extends SubscribedType {
   }
 
   /** A full state without it says that it is absent, if any response answers it. */
-  #resolveMissing(namesWithErrors: ReadonlySet<ResourceName>): void {
+  #resolveMissing(): void {
     const { subscriptions } = this;
     for (const subscription of [...subscriptions.unresolved]) {
       const { kind, requestNumber, failed, selector } = subscription;
-      const isLacking = !namesWithErrors.has(selector);
+      const isLacking = !this.#hasError(selector);
       if (subscription.anyResponseAnswers && isLacking) this.resolve(subscription);
       else if (kind === 'name') subscription.responseSeen = requestNumber > 0 && isLacking && !failed;
     }
@@ -442,16 +444,10 @@ export class SotwType extends SubscribedType {
   }
 
   /** Whether it may be there although this response does not have it. */
-  #mayStillExist(
-    { name, constraints }: Identity,
-    namesWithErrors: ReadonlySet<ResourceName>,
-    presentOf: PresentOf,
-  ): boolean {
+  #mayStillExist({ name, constraints }: Identity, presentOf: PresentOf): boolean {
     const glob = parentGlob(name);
     const hasFailed =
-      namesWithErrors.has(name) ||
-      namesWithErrors.has(WILDCARD) ||
-      (glob !== undefined && namesWithErrors.has(glob));
+      this.#hasError(name) || this.#hasError(WILDCARD) || (glob !== undefined && this.#hasError(glob));
     if (hasFailed && !this.#isReplaced({ name, constraints }, presentOf)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet. Where names are updated by themselves, the response may be older than the glob.

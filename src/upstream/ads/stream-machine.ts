@@ -10,8 +10,7 @@ import { type AcceptanceRules, unsolicitedType } from './response-parts.ts';
 import { SotwType } from './sotw-type.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type MachineOptions, mostAwaited, StreamEffects } from './stream-effects.ts';
-import type { SubscribedType } from './subscribed-type.ts';
-import type { UpstreamSubscription } from './upstream-subscriptions.ts';
+import { type KeptType, newType, type SubscribedType } from './subscribed-type.ts';
 
 /** So many types that were never subscribed are refused on one stream; others are ignored. */
 const maxUnsolicited = 100;
@@ -53,7 +52,7 @@ export class StreamMachine extends StreamEffects {
 
   /** Nothing is subscribed, or all of it is suspended. */
   get isUnused(): boolean {
-    return this.#subscriptions().every(({ suspended }) => suspended);
+    return this.#types.values().every(({ subscriptions }) => subscriptions.active.size === 0);
   }
 
   /** What was asked and has no answer yet. */
@@ -66,27 +65,18 @@ export class StreamMachine extends StreamEffects {
     return this.#types.values().reduce((sum, type) => sum + type.keptBytes, 0);
   }
 
-  /** All interests; nothing may be subscribed or unsubscribed while they are read. */
-  interests(): Iterable<Interest> {
-    return this.#subscriptions().flatMap(({ interests }) => interests.values());
-  }
-
-  /** The interests that were suspended by `suspendIdle`; nothing may be subscribed or unsubscribed while they are read. */
-  suspendedInterests(): IteratorObject<Interest, undefined> {
-    return this.#subscriptions()
-      .filter(({ suspended }) => suspended)
+  /** All interests, or those that were suspended by `suspendIdle`. Nothing may be subscribed or unsubscribed while they are read. */
+  interests(which: 'all' | 'suspended'): IteratorObject<Interest, undefined> {
+    return this.#types
+      .values()
+      .flatMap(({ subscriptions }) => (which === 'all' ? subscriptions.all() : subscriptions.suspended))
       .flatMap(({ interests }) => interests.values());
-  }
-
-  #subscriptions(): IteratorObject<UpstreamSubscription, undefined> {
-    return this.#types.values().flatMap(({ subscriptions }) => subscriptions.all());
   }
 
   /** Another stamp from now on; undefined: the session ends. Returns what changes for the resources that it delivered. */
   *restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
-    const before = this.#stamp;
-    this.#stamp = stamp ?? before;
-    for (const type of this.#types.values()) yield* type.restamp(before, stamp);
+    this.#stamp = stamp ?? this.#stamp;
+    for (const type of this.#types.values()) yield* type.restamp(stamp);
   }
 
   /** Gives up a type, which moves to another stream as it is. */
@@ -98,8 +88,13 @@ export class StreamMachine extends StreamEffects {
 
   /** Takes over a type from another stream. It is subscribed with the next flush. `resumed`: as in `connect`. */
   adopt(type: SubscribedType, resumed: boolean): void {
-    this.#types.set(type.type, type);
-    type.startOver(this, resumed);
+    this.#begin(type, resumed);
+  }
+
+  #begin(type: KeptType, resumed: boolean): SubscribedType {
+    const begun = this.#isSotw ? new SotwType(this, type) : new DeltaType(this, type, resumed);
+    this.#types.set(type.type, begun);
+    return begun;
   }
 
   /** A stream is open. `resumed`: to the same endpoint as the last one of this session. */
@@ -107,7 +102,7 @@ export class StreamMachine extends StreamEffects {
     this.#connected = true;
     this.startOver();
     this.#unsolicited.clear();
-    for (const type of this.#types.values()) type.startOver(this, resumed);
+    for (const type of [...this.#types.values()]) this.#begin(type, resumed);
     const { resourceTimeoutMs } = this.options;
     if (this.#renewedLately && resourceTimeoutMs !== undefined)
       this.armInSilence('renewed', resourceTimeoutMs * renewalShare, () => {
@@ -139,9 +134,7 @@ export class StreamMachine extends StreamEffects {
       if (this.#connected) known.flush();
       this.hasForgotten = true;
     }
-    const type = new (this.#isSotw ? SotwType : DeltaType)(interest, this, this.#stamp);
-    this.#types.set(interest.type, type);
-    type.subscribe(interest);
+    this.#begin(newType(interest, this.options, this.#stamp), false).subscribe(interest);
   }
 
   unsubscribe(interest: Interest): void {

@@ -24,8 +24,9 @@ import type { Identity } from '../variant-set.ts';
 import { AckedResources, type AckedVariant } from './acked-resources.ts';
 import { type AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf, type Stamp } from './stamp.ts';
-import type { Awaited, StreamEffects } from './stream-effects.ts';
+import type { Awaited, MachineOptions, StreamEffects } from './stream-effects.ts';
 import {
+  Leaving,
   LeftOnStream,
   type UpstreamSubscription,
   UpstreamSubscriptions,
@@ -56,20 +57,41 @@ const attributionWaitMs = 2000;
 /** How long something is on its way, where silence says nothing (`resourceTimeoutMs`). */
 const longestWayMs = 15_000;
 
+/** What of a type lives on over reconnects, as the store's content does, also if it moves to another stream of its session. */
+export type KeptType = Pick<
+  SubscribedType,
+  'type' | 'holder' | 'subscriptions' | 'acked' | 'rules' | 'version'
+>;
+
+/** The type of an interest, of which nothing is known yet: its wildcard or its names. */
+export function newType(interest: Interest, options: MachineOptions, stamp: Stamp): KeptType {
+  const { holders, locators, maxConstraintDepth } = options;
+  const { type } = interest;
+  return {
+    type,
+    holder: holders[roleOf(interest)],
+    subscriptions: new UpstreamSubscriptions(locators),
+    acked: new AckedResources(),
+    rules: { type, stamp, maxConstraintDepth },
+    version: '',
+  };
+}
+
 /**
  * One type on one stream: its wildcard or its names, never both (protocol §5b). What happens to it are its methods; what is
  * to be done goes to the stream's effects. This is what SotW and delta share; the methods without a body are where they
- * differ (protocol §3 and §4 seen from the client). It may move to another stream of its session, as it is.
+ * differ (protocol §3 and §4 seen from the client).
  */
 export abstract class SubscribedType {
   readonly type: TypeUrl;
   readonly info: TypeInfo;
   readonly holder: Holder;
   readonly subscriptions: UpstreamSubscriptions;
-  /** Lives on over reconnects, as the store's content does. */
-  readonly acked = new AckedResources();
+  readonly acked: AckedResources;
   /** Another object: what was read by the one before must be read again. */
   rules: AcceptanceRules;
+  /** Of the last accepted response. */
+  version: string;
   /**
    * Some resources of earlier streams are not confirmed on this one. Once the wildcard or glob is resolved, what is
    * still not confirmed is removed.
@@ -81,13 +103,11 @@ export abstract class SubscribedType {
   firstRequests = 0;
   /** Of the last response on this stream, accepted or not. */
   protected nonce = '';
-  /** Of the last accepted response. */
-  protected version = '';
   /** Of the last response, if it was rejected. */
   protected lastNack: ErrorDetail | undefined;
   /** The last accepted response had something that nobody subscribed to: it is not kept (protocol §5b.14). */
   protected hasDropped = false;
-  protected stream: StreamEffects;
+  protected readonly stream: StreamEffects;
   /** Since the last accepted response. */
   #nacksInARow = 0;
   /** Some response on this stream was rejected. */
@@ -96,8 +116,7 @@ export abstract class SubscribedType {
   readonly #toSubscribe = new Set<UpstreamSubscription>();
   /** Subscribed on this stream, and to be unsubscribed with the next request. */
   #toUnsubscribe: UpstreamSubscription[] = [];
-  /** Unsubscribed on this stream, after which request, in order: what was sent for them may still be on its way. */
-  readonly #leaving = new Map<UpstreamSubscription, number>();
+  readonly leaving = new Leaving();
   readonly #mayReturn = new LeftOnStream();
   /** What has been concluded and is not in a transaction yet. */
   #concluded: { readonly removals: Removal[]; readonly resolved: Interest[] } = {
@@ -107,21 +126,25 @@ export abstract class SubscribedType {
   /** The names with errors, other than NOT_FOUND, of the last response. */
   #failing: ReadonlySet<string> = new Set();
 
-  /** Of the type of an interest: its wildcard or its names. */
-  constructor(interest: Interest, stream: StreamEffects, stamp: Stamp) {
-    const { holders, locators, maxConstraintDepth } = stream.options;
-    const { type } = interest;
+  /** On a new stream everything is subscribed anew, except what is suspended. */
+  constructor(stream: StreamEffects, { type, holder, subscriptions, acked, rules, version }: KeptType) {
+    this.stream = stream;
     this.type = type;
     this.info = typeInfo(type);
-    this.holder = holders[roleOf(interest)];
-    this.subscriptions = new UpstreamSubscriptions(locators);
-    this.rules = { type, stamp, maxConstraintDepth };
-    this.stream = stream;
+    this.holder = holder;
+    this.subscriptions = subscriptions;
+    this.acked = acked;
+    this.rules = rules;
+    this.version = version;
+    acked.startOver();
+    for (const subscription of subscriptions.active) {
+      subscription.startOver();
+      this.#toSubscribe.add(subscription);
+    }
   }
 
   /** Judges a response, in turns; changes nothing. Its result takes the response over; the error is the reason for a NACK. */
   abstract judge(response: IncomingResponse): InTurns<Result<() => Transaction>>;
-  protected abstract onStartOver(resumed: boolean): void;
   /** The requests for a change of what is subscribed. `requestCount` is that of the first one; it counts the others. */
   protected abstract changeSubscriptions(
     subscribed: readonly UpstreamSubscription[],
@@ -140,8 +163,8 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
-  /** Nothing is on its way any more that was sent for it before it was unsubscribed. */
-  protected abstract onLeft(subscription: UpstreamSubscription): void;
+  /** Of some that were unsubscribed nothing is on its way any more. */
+  protected onLeft?(): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
   protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
@@ -156,8 +179,8 @@ export abstract class SubscribedType {
   ): 'absent' | 'unknown' | Postponed;
 
   /** Every control plane knows the wildcard as an empty first request; not all know "*". */
-  protected mayOmit([only, ...others]: readonly UpstreamSubscription[]): boolean {
-    if (only?.isPlainWildcard !== true || others.length > 0) return false;
+  protected mayOmit(subscribed: readonly UpstreamSubscription[]): boolean {
+    if (subscribed.length !== 1 || subscribed[0]?.isPlainWildcard !== true) return false;
     return this.info.legacyWildcard && !this.stream.hasForgotten;
   }
 
@@ -167,35 +190,13 @@ export abstract class SubscribedType {
     return this.subscriptions.empty && left === 0;
   }
 
-  /**
-   * A new stream: everything is subscribed anew, except what is suspended. `resumed`: to the same endpoint as the last one.
-   */
-  startOver(stream: StreamEffects, resumed: boolean): void {
-    this.stream = stream;
-    this.nonce = '';
-    this.requestCount = 0;
-    this.lastNack = undefined;
-    this.#nacksInARow = 0;
-    this.#hasRejected = false;
-    this.#toUnsubscribe = [];
-    this.#leaving.clear();
-    this.#mayReturn.clear();
-    this.sweepPending = false;
-    this.acked.startOver();
-    for (const subscription of this.subscriptions.all()) {
-      subscription.startOver();
-      if (!subscription.suspended) this.#toSubscribe.add(subscription);
-    }
-    this.onStartOver(resumed);
-  }
-
   subscribe(interest: Interest): void {
     const { subscription, created, repeated } = this.subscriptions.add(interest);
     if (created) {
       this.#toSubscribe.add(subscription);
       return;
     }
-    if (subscription.suspended) this.#resume(subscription);
+    if (this.subscriptions.resume(subscription)) this.#toSubscribe.add(subscription);
     if (repeated) this.#resubscribe(subscription);
     else this.#join(subscription, interest);
   }
@@ -244,21 +245,18 @@ export abstract class SubscribedType {
 
   /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
   suspendIdle(isIdle: (interest: Interest) => boolean): void {
-    for (const subscription of this.subscriptions.all()) {
-      subscription.suspended = subscription.interests.values().every(isIdle);
-      if (subscription.suspended) this.#toSubscribe.delete(subscription);
+    for (const subscription of this.subscriptions.active) {
+      if (!subscription.interests.values().every(isIdle)) continue;
+      this.subscriptions.suspend(subscription);
+      this.#toSubscribe.delete(subscription);
     }
   }
 
   /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
   resume(interest: Interest): void {
     const subscription = this.subscriptions.covering(interest);
-    if (subscription?.suspended === true) this.#resume(subscription);
-  }
-
-  #resume(subscription: UpstreamSubscription): void {
-    subscription.suspended = false;
-    this.#toSubscribe.add(subscription);
+    if (subscription !== undefined && this.subscriptions.resume(subscription))
+      this.#toSubscribe.add(subscription);
   }
 
   /**
@@ -279,7 +277,7 @@ export abstract class SubscribedType {
 
   /** What was asked on this stream and has no answer yet. */
   *awaited(): Iterable<Awaited> {
-    for (const subscription of this.subscriptions.all()) {
+    for (const subscription of this.subscriptions.active) {
       if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
       if (subscription.kind === 'wildcard') yield 'wildcard';
       else yield this.holds(subscription) ? 'held' : 'names';
@@ -308,8 +306,9 @@ export abstract class SubscribedType {
   }
 
   /** Gives the acked resources another stamp; undefined: removes them. */
-  *restamp(before: Stamp, stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
+  *restamp(stamp: Stamp | undefined): Iterable<readonly [TypeUrl, Move]> {
     const { type, holder, acked } = this;
+    const before = this.rules.stamp;
     const all = [...acked.all()];
     acked.clear();
     for (const variant of all) {
@@ -348,7 +347,7 @@ export abstract class SubscribedType {
   protected partsOf({ version }: IncomingResponse): ResponseParts {
     const { subscriptions, rules, stream } = this;
     const isLeft = ({ name, aliases }: Put): boolean =>
-      this.isSomethingLeaving || !subscriptions.includes(name, aliases);
+      this.leaving.size > 0 || !subscriptions.includes(name, aliases);
     return new ResponseParts(rules, stream.options, (put) => isLeft(put) || this.mayLackBody(put, version));
   }
 
@@ -483,7 +482,7 @@ export abstract class SubscribedType {
   #heard(said: Transaction): void {
     const { sweepPending, subscriptions, type, stream } = this;
     const waiting = waitingCollections(
-      sweepPending ? subscriptions.all() : subscriptions.unresolvedCollections,
+      sweepPending ? subscriptions.collections() : subscriptions.unresolvedCollections,
     );
     const answered = this.answeredBy(said, waiting);
     for (const subscription of answered) {
@@ -607,27 +606,14 @@ export abstract class SubscribedType {
   }
 
   /** It was unsubscribed just now. */
-  protected leave(subscription: UpstreamSubscription): void {
+  protected leave(subscription: UpstreamSubscription, isUnanswered?: boolean): void {
     const { type, requestCount, stream } = this;
-    this.#leaving.set(subscription, requestCount);
+    this.leaving.add(subscription, requestCount, isUnanswered);
     const longest = stream.options.resourceTimeoutMs ?? longestWayMs;
     stream.armOnce(`leaving ${requestCount} ${type}`, longest, () => {
-      for (const [left, after] of this.#leaving) {
-        if (after > requestCount) return;
-        this.#leaving.delete(left);
-        this.onLeft(left);
-      }
+      this.leaving.endUntil(requestCount);
+      this.onLeft?.();
     });
-  }
-
-  /** It was unsubscribed not long ago. */
-  protected isLeaving(name: Selector): boolean {
-    return this.#leaving.keys().some(({ selector }) => selector === name);
-  }
-
-  /** Something was unsubscribed not long ago. */
-  protected get isSomethingLeaving(): boolean {
-    return this.#leaving.size > 0;
   }
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
@@ -645,7 +631,7 @@ export abstract class SubscribedType {
 
   /** Upstream has answered it, or its silence says that there is nothing. */
   #resolve(subscription: UpstreamSubscription): void {
-    subscription.resolvedOnThisStream = true;
+    subscription.resolvedOnThisStream = this.subscriptions.active.has(subscription);
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);
@@ -696,4 +682,4 @@ export abstract class SubscribedType {
 }
 
 /** NOT_FOUND says that it does not exist, any other error nothing of the kind. */
-const isLasting = ({ code }: ResourceError): boolean => code !== Code.NOT_FOUND;
+export const isLasting = ({ code }: ResourceError): boolean => code !== Code.NOT_FOUND;

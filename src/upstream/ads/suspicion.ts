@@ -26,7 +26,7 @@ const manyTypes = 256;
 const maxIsolatedStreams = 8;
 /** A type with a response is harmless after this time; one without, after `stableAfterMs`. Milliseconds. */
 const answeredProofMs = 5000;
-/** The time on an isolated stream doubles with each strike, at most this many times. */
+/** The time on an isolated stream doubles each time that a type has to go there again, at most this many times. */
 const maxDoublings = 6;
 /**
  * After so many ends in a row, even a lost connection, or the end of a stream that had answers, makes something
@@ -117,8 +117,11 @@ export class Suspicion {
   /** How long an isolated stream must last before its types return to the usual ones; undefined: it is a usual one. */
   probation(streamId: StreamId): number | undefined {
     if (!isIsolated(streamId)) return undefined;
-    const strikes = Math.max(0, ...this.#groupsOn(streamId).map((group) => group.strikes));
-    return this.#stableAfterMs * 2 ** Math.min(strikes, maxDoublings);
+    return Math.max(this.#stableAfterMs, ...this.#groupsOn(streamId).map((group) => this.#apartMs(group)));
+  }
+
+  #apartMs({ isolations }: SubscriptionGroup): number {
+    return this.#stableAfterMs * 2 ** Math.min(Math.max(0, isolations - 1), maxDoublings);
   }
 
   /** An isolated stream has lasted for its probation: its types return to the usual streams. */
@@ -145,9 +148,13 @@ export class Suspicion {
   #prove(group: SubscriptionGroup, now: number): void {
     const { unproven, streamId } = group;
     if (unproven === undefined) return;
-    const soon = unproven.answered && !isIsolated(streamId);
+    const isHome = !isIsolated(streamId);
+    const soon = unproven.answered && isHome;
     const enough = soon ? Math.min(answeredProofMs, this.#stableAfterMs) : this.#stableAfterMs;
-    if (now - unproven.at >= enough) group.unproven = undefined;
+    const lived = now - unproven.at;
+    if (lived < enough) return;
+    group.unproven = undefined;
+    if (isHome && lived >= this.#apartMs(group)) group.isolations = 0;
   }
 
   /**
@@ -165,7 +172,10 @@ export class Suspicion {
     const all = suspects.length === groups.length;
     if (all && quickEnds < 2) return [];
     const moved = all ? newerHalf(suspects) : suspects;
-    for (const group of moved) group.suspected = { since: now, reason };
+    for (const group of moved) {
+      group.suspected = { since: now, reason };
+      group.isolations++;
+    }
     return this.#move(moved, this.#streamForIsolation(moved) ?? this.#joined(moved), now);
   }
 
@@ -181,12 +191,9 @@ export class Suspicion {
       now,
     );
     for (const group of suspects) group.suspected = { since: group.suspected?.since ?? now, reason };
-    if (suspects.length > 1) {
-      const half = newerHalf(suspects);
-      return [...moves, ...this.#move(half, this.#streamForIsolation(half), now)];
-    }
-    for (const group of suspects) group.strikes++;
-    return moves;
+    if (suspects.length < 2) return moves;
+    const half = newerHalf(suspects);
+    return [...moves, ...this.#move(half, this.#streamForIsolation(half), now)];
   }
 
   #returnHome(groups: readonly SubscriptionGroup[], now: number): readonly Relocation[] {
@@ -319,8 +326,8 @@ class SubscriptionGroup {
   interests = 0;
   /** It was requested for the first time, and no stream has lasted long enough with it yet. */
   unproven: { readonly at: number; answered: boolean } | undefined;
-  /** Isolated streams with nothing else that ended. */
-  strikes = 0;
+  /** How often a usual stream ended and it was suspected, since it lived on one for as long as it would be apart. */
+  isolations = 0;
   suspected: { readonly since: number; reason: string } | undefined;
 
   constructor(type: TypeUrl, role: Role, home: StreamId) {

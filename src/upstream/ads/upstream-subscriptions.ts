@@ -8,6 +8,9 @@ import { type Interest, type ResourceError, type Selector, WILDCARD } from '../.
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
 import type { Identity } from '../variant-set.ts';
 
+/** Shared by most, and never added to. */
+const noNames = new Set<ResourceName>();
+
 /**
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
  * it, because a session has only the parameters of the rules, and clients may have more.
@@ -22,8 +25,6 @@ export class UpstreamSubscription {
   readonly interests = new Map<ParametersKey, Interest>();
   /** It was sent on some stream. */
   everSent = false;
-  /** Not sent on this stream, because its interests are idle. */
-  suspended = false;
   /** Which subscription request of this stream named it, from 1; 0: none yet. */
   requestNumber = 0;
   /** Every response from now on has seen its request: it was in the first one, or was sent long ago. */
@@ -41,7 +42,7 @@ export class UpstreamSubscription {
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
   /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
-  expectedNames = new Set<ResourceName>();
+  expectedNames = noNames;
 
   constructor(selector: Selector, parameters: Parameters, isLocator: boolean) {
     this.selector = selector;
@@ -63,7 +64,7 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
-    this.expectedNames = new Set();
+    this.expectedNames = noNames;
   }
 
   /** Its own answer on this stream may still come, also after resource_timeout. */
@@ -97,7 +98,11 @@ export class UpstreamSubscriptions {
   readonly #globs = new Set<Selector>();
   /** Parameters are sent (NATIVE). */
   readonly locators: boolean;
-  /** Subscriptions that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
+  /** Those that are sent on this stream, or will be. What is said of a stream is said of these alone. */
+  readonly active = new Set<UpstreamSubscription>();
+  /** The others: when the last stream ended nobody subscribed to them. There may be a million. */
+  readonly suspended = new Set<UpstreamSubscription>();
+  /** Active ones that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
   readonly unresolved = new Set<UpstreamSubscription>();
   /** Of those, wildcards and globs: few or none. */
   readonly unresolvedCollections = new Set<UpstreamSubscription>();
@@ -126,9 +131,30 @@ export class UpstreamSubscriptions {
     if (known !== undefined) return { subscription, created: false, repeated };
     subscriptions.set(parameters, subscription);
     if (subscription.kind === 'glob') this.#globs.add(selector);
+    this.#activate(subscription);
+    return { subscription, created: true, repeated };
+  }
+
+  #activate(subscription: UpstreamSubscription): void {
+    this.active.add(subscription);
+    if (subscription.resolved) return;
     this.unresolved.add(subscription);
     if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
-    return { subscription, created: true, repeated };
+  }
+
+  /** No stream is open. It is not sent on the next one. */
+  suspend(subscription: UpstreamSubscription): void {
+    this.active.delete(subscription);
+    this.resolved(subscription);
+    subscription.startOver();
+    this.suspended.add(subscription);
+  }
+
+  /** False: it was not suspended. */
+  resume(subscription: UpstreamSubscription): boolean {
+    if (!this.suspended.delete(subscription)) return false;
+    this.#activate(subscription);
+    return true;
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
@@ -140,18 +166,21 @@ export class UpstreamSubscriptions {
     if (subscription.interests.size > 0) return undefined;
     deleteIn(this.#bySelector, selector, subscription.parameters);
     if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
+    this.active.delete(subscription);
+    this.suspended.delete(subscription);
     this.resolved(subscription);
     return subscription;
   }
 
-  /** It waits for nothing any more. */
+  /** It waits for nothing (any more). */
   resolved(subscription: UpstreamSubscription): void {
     this.unresolved.delete(subscription);
     this.unresolvedCollections.delete(subscription);
   }
 
   *all(): IteratorObject<UpstreamSubscription, undefined> {
-    for (const subscriptions of this.#bySelector.values()) yield* subscriptions.values();
+    yield* this.active;
+    yield* this.suspended;
   }
 
   /** The wildcards and globs. */
@@ -211,7 +240,7 @@ export class UpstreamSubscriptions {
 
   /** The interests in these names that upstream has not answered yet. */
   unansweredIn(names: Iterable<{ readonly name: ResourceName }>): Interest[] {
-    if (this.unresolved.size === 0) return [];
+    if (this.unresolved.size + this.suspended.size === 0) return [];
     const distinct = new Set(Iterator.from(names).map(({ name }) => name));
     return [...distinct].flatMap((name) =>
       this.named(name)
@@ -245,53 +274,70 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .toArray();
 }
 
-/** Names that were taken back before they were answered: their answers are on the way, and in order. */
-export class UnansweredUnsubscribed {
-  readonly #bySelector = new Map<Selector, Set<UpstreamSubscription>>();
-  /** Of those that a resource has answered. The same that is subscribed again has its own answer still to come. */
-  readonly #answered = new Map<Selector, Map<Parameters, UpstreamSubscription>>();
+/** Whether a subscription that has ended had its answer. `taken`: the same that is subscribed again has its own still to come. */
+type Former = 'unanswered' | 'taken' | 'answered';
 
-  add(subscription: UpstreamSubscription): void {
-    getOrMake(this.#bySelector, subscription.selector, () => new Set()).add(subscription);
+/** What was unsubscribed on one stream not long ago. What upstream sent for it may still be on its way, and in order. */
+export class Leaving {
+  /** In the order in which they left, and after which request. */
+  readonly #requests = new Map<UpstreamSubscription, number>();
+  readonly #bySelector = new Map<Selector, Map<UpstreamSubscription, Former>>();
+
+  get size(): number {
+    return this.#requests.size;
   }
 
-  /** Those that name it; it may change while this is read. */
-  of(name: Selector): readonly UpstreamSubscription[] {
-    return [...(this.#bySelector.get(name) ?? [])];
+  add(subscription: UpstreamSubscription, request: number, isUnanswered = false): void {
+    const former = isUnanswered ? 'unanswered' : 'answered';
+    this.#requests.set(subscription, request);
+    getOrMake(this.#bySelector, subscription.selector, () => new Map()).set(subscription, former);
+  }
+
+  /** Nothing is on its way any more that was sent for those that left after this request, or earlier. */
+  endUntil(request: number): void {
+    for (const [subscription, after] of this.#requests) {
+      if (after > request) return;
+      this.#requests.delete(subscription);
+      deleteIn(this.#bySelector, subscription.selector, subscription);
+    }
+  }
+
+  hasName(name: Selector): boolean {
+    return this.#bySelector.has(name);
+  }
+
+  /** Whether the same was subscribed before. */
+  has(subscription: UpstreamSubscription, former?: Former): boolean {
+    const all = this.#bySelector.get(subscription.selector)?.entries();
+    return (
+      all?.some(([{ parameters }, is]) => parameters === subscription.parameters && is === (former ?? is)) ===
+      true
+    );
+  }
+
+  /** Those that name it, and were taken back before they were answered. It may change while this is read. */
+  unanswered(name: Selector): readonly UpstreamSubscription[] {
+    return [...(this.#bySelector.get(name) ?? [])].flatMap(([one, former]) =>
+      former === 'unanswered' ? [one] : [],
+    );
   }
 
   /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
   received(name: Selector, constraints: Constraints): void {
-    if (this.#bySelector.size + this.#answered.size === 0) return;
-    const former = this.of(name).filter(({ parameters }) => constraints.matches(parameters));
-    const answered = this.#answered.get(name) ?? new Map<Parameters, UpstreamSubscription>();
-    for (const one of former) {
-      this.delete(one);
-      answered.set(one.parameters, one);
-    }
-    if (former.length === 0)
-      for (const parameters of answered.keys())
-        if (constraints.matches(parameters)) answered.delete(parameters);
-    if (answered.size > 0) this.#answered.set(name, answered);
-    else this.#answered.delete(name);
+    const all = this.#bySelector.get(name);
+    if (all === undefined) return;
+    const meant = [...all].filter(([{ parameters }]) => constraints.matches(parameters));
+    const before = meant.some(([, former]) => former === 'unanswered') ? 'unanswered' : 'taken';
+    for (const [one, former] of meant)
+      if (former === before) all.set(one, former === 'unanswered' ? 'taken' : 'answered');
   }
 
-  /** Whether what came for this subscription may have answered the one before it. */
-  mayHaveTakenAnswerOf({ selector, parameters }: UpstreamSubscription): boolean {
-    return this.#answered.get(selector)?.has(parameters) === true;
-  }
-
-  /** False: it is none of them. */
-  delete(subscription: UpstreamSubscription): boolean {
-    return deleteIn(this.#bySelector, subscription.selector, subscription);
-  }
-
-  /** Its answer is not on the way any more. */
-  forget(subscription: UpstreamSubscription): void {
-    this.delete(subscription);
-    const { selector, parameters } = subscription;
-    if (this.#answered.get(selector)?.get(parameters) === subscription)
-      deleteIn(this.#answered, selector, parameters);
+  /** False: it is none of those that wait. */
+  answered(subscription: UpstreamSubscription): boolean {
+    const all = this.#bySelector.get(subscription.selector);
+    if (all?.get(subscription) !== 'unanswered') return false;
+    all.set(subscription, 'answered');
+    return true;
   }
 }
 
@@ -318,7 +364,7 @@ export class LeftOnStream {
 
   /** `answered`: upstream has sent something of the type, so also if nothing was there. */
   has(subscription: UpstreamSubscription, answered: boolean): boolean {
-    const hadSome = this.#keys.get(keyOf(subscription));
+    const hadSome = this.#keys.size === 0 ? undefined : this.#keys.get(keyOf(subscription));
     return hadSome !== undefined && (hadSome || answered);
   }
 
@@ -340,21 +386,19 @@ const attempts = 3;
  * What the next responses lack is left out and named once more.
  */
 export class SubscribedAgain {
-  readonly #leftOut = new Map<string, UpstreamSubscription>();
   readonly #waiting = new Map<UpstreamSubscription, number>();
 
-  leave(subscription: UpstreamSubscription): void {
-    this.#leftOut.set(keyOf(subscription), subscription);
-  }
-
-  /** `leaving`: the request before leaves these out. */
-  subscribe(subscriptions: readonly UpstreamSubscription[], leaving: readonly UpstreamSubscription[]): void {
-    if (this.#leftOut.size + leaving.length === 0) return;
-    const left = new Set(leaving);
+  /** `leftOut`: by the request before. */
+  subscribe(
+    subscriptions: readonly UpstreamSubscription[],
+    leftOut: readonly UpstreamSubscription[],
+    leaving: Leaving,
+  ): void {
+    if (leaving.size + leftOut.length === 0) return;
+    const left = new Set(leftOut);
     for (const subscription of subscriptions) {
       if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
-      if (left.has(subscription) || this.#leftOut.has(keyOf(subscription)))
-        this.#waiting.set(subscription, attempts);
+      if (left.has(subscription) || leaving.has(subscription)) this.#waiting.set(subscription, attempts);
     }
   }
 
@@ -373,12 +417,6 @@ export class SubscribedAgain {
       }
     }
     return unanswered;
-  }
-
-  /** No response is on its way any more that was sent before this name was left out. */
-  forget(subscription: UpstreamSubscription): void {
-    const key = keyOf(subscription);
-    if (this.#leftOut.get(key) === subscription) this.#leftOut.delete(key);
   }
 }
 

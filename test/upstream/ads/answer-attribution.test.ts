@@ -12,7 +12,7 @@ import {
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
 import {
-  UnansweredUnsubscribed,
+  Leaving,
   UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
@@ -59,14 +59,14 @@ interface Case {
 interface Waiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly unansweredUnsubscribed: UnansweredUnsubscribed;
+  readonly leaving: Leaving;
   readonly sweepPending: boolean;
   readonly list: readonly UpstreamSubscription[];
 }
 
 function waiting(asked: readonly Asked[], locators: boolean): Waiting {
   const subscriptions = new UpstreamSubscriptions(locators);
-  const unansweredUnsubscribed = new UnansweredUnsubscribed();
+  const leaving = new Leaving();
   const list = asked.map((one) => {
     const parameters = internParameters(Object.entries(one.parameters ?? {}));
     const selector = resourceName(one.selector);
@@ -78,11 +78,11 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.expectedNames = new Set((one.expects ?? []).map(resourceName));
     if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
     if (one.formerUnanswered === true)
-      unansweredUnsubscribed.add(new UpstreamSubscription(selector, parameters, locators));
+      leaving.add(new UpstreamSubscription(selector, parameters, locators), 0, true);
     return subscription;
   });
   const sweepPending = asked.some(({ earlierStream }) => earlierStream === true);
-  return { subscriptions, acked: new AckedResources(), unansweredUnsubscribed, sweepPending, list };
+  return { subscriptions, acked: new AckedResources(), leaving, sweepPending, list };
 }
 
 const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({

@@ -190,18 +190,41 @@ describe('which stream asks what', () => {
     expect(setting.open(0).end(0)).to.deep.equal(['lds 0→5']);
   });
 
-  it('is apart for twice as long with each stream of its own that ended', () => {
+  it('is apart for twice as long each time that a usual stream ends because of it', () => {
     const setting = running();
     setting.ask('sds');
-    setting.end(0);
-    const probations = Array.from({ length: 9 }, () => {
-      setting.open(4);
-      const probation = setting.suspicion.probation(4);
-      setting.end(4);
+    const probations = Array.from({ length: 9 }, (_, round) => {
+      const [moved = ''] = setting.at(60 + round).end(0);
+      const streamId = Number(moved.split('→')[1]);
+      const probation = setting.open(streamId).suspicion.probation(streamId);
+      setting.survive(streamId);
+      setting.open(0);
       return (probation ?? 0) / well;
     });
     expect(probations).to.deep.equal([1, 2, 4, 8, 16, 32, 64, 64, 64]);
     expect(setting.suspicion.probation(0)).to.equal(undefined);
+  });
+
+  it('is apart for the shortest time again once it has lived well on a usual stream', () => {
+    const setting = running();
+    setting.ask('sds');
+    for (const from of [4, 5]) {
+      setting.end(0);
+      setting.open(from).survive(from);
+      setting.open(0);
+    }
+    expect(setting.answer(0, 'sds').at(1000).end(0)).to.deep.equal([]);
+    setting.open(0).ask('sds');
+    expect(setting.end(0)).to.deep.equal(['sds 0→6']);
+    expect(setting.open(6).suspicion.probation(6)).to.equal(well);
+  });
+
+  it('is apart no longer for it when a control plane that is away refuses it many times', () => {
+    const setting = running();
+    setting.ask('sds');
+    setting.end(0);
+    for (const _ of [1, 2, 3, 4, 5]) setting.open(4).end(4);
+    expect(setting.open(4).suspicion.probation(4)).to.equal(well);
   });
 
   it('while something is under suspicion, what is new is tried apart, and what is known is not', () => {

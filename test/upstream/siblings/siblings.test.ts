@@ -269,6 +269,21 @@ describe('an upstream with siblings', () => {
     expect(world.applied).to.deep.equal([]);
   });
 
+  it('looks over several turns at what the cache has, when the control plane goes away', async () => {
+    const world = new World();
+    const looked: Interest[] = [];
+    for (let at = 0; at < 10_000; at++) world.upstream.subscribe(interest('eds', `n${at}`));
+    const has = world.answered.has.bind(world.answered);
+    world.answered.has = (one) => {
+      looked.push(one);
+      return has(one);
+    };
+    world.lookMs = 0.01;
+    await world.fails();
+    expect(looked.length).to.be.within(1, 1000);
+    while (looked.length < 10_000) world.clock.turn();
+  });
+
   it('asks new ones for no name that is answered by then, and for many names over several turns', async () => {
     const world = new World();
     world.lookMs = 0.01;
@@ -277,7 +292,7 @@ describe('an upstream with siblings', () => {
     if (open === undefined || first === undefined) throw new Error('there are no names');
     for (const one of [all, open, ...names]) world.upstream.subscribe(one);
     await world.fails();
-    expect(world.asked[0]?.length).to.be.within(1, 1000);
+    expect(world.asked[0]?.length).to.be.below(1000);
     while ((world.asked[0]?.length ?? 0) < 10_001) world.clock.turn();
     expect(world.asked.map(({ length }) => length)).to.deep.equal([10_001, 10_001]);
     for (const one of [all, ...names]) world.answered.add(one);
