@@ -104,20 +104,20 @@ export class ClientAuthorities {
    */
   #followDown(): ReadonlyMap<X509Certificate, number> {
     const issuers = new Map<X509Certificate, number>();
-    const reached = this.#roots.map((root) => [root, endOf(root)] as const);
+    const reached = new Map(this.#roots.map((root) => [root, endOf(root)]));
     const all = [...this.#own, ...this.#seen.values()].filter(({ ca }) => ca);
     const left = new Set(all).difference(new Set(this.#roots));
-    for (;;) {
-      const next = reached.sort(([, one], [, other]) => one - other).pop();
-      if (next === undefined) return issuers;
-      const [issuer, until] = next;
+    while (reached.size > 0) {
+      const [issuer, until] = [...reached].reduce((one, other) => (other[1] > one[1] ? other : one));
+      reached.delete(issuer);
       issuers.set(issuer, until);
       for (const one of left) {
         if (!isIssued(one, issuer)) continue;
         left.delete(one);
-        reached.push([one, Math.min(endOf(one), until)]);
+        reached.set(one, Math.min(endOf(one), until));
       }
     }
+    return issuers;
   }
 
   /** Others add to what was seen. */
