@@ -487,7 +487,9 @@ function contentOf(table: TypeTable, interest: Interest) {
   for (const name of table.namesOf(selector)) {
     for (const entry of table.resources.get(name)?.variants.match(parameters) ?? []) {
       if (selector === WILDCARD && !isHeldByWildcard(entry)) continue;
-      if (!isKept(table, name, entry, interest)) bytes += entry.variant.payload?.bytes.length ?? 0;
+      const { payload } = entry.variant;
+      if (payload === undefined || !table.all.payloads.isOnce(payload)) continue;
+      if (!isKept(table, name, entry, interest)) bytes += payload.bytes.length;
     }
   }
   return { hasContent: table.hasContent(interest), bytes };

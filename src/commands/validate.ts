@@ -198,7 +198,7 @@ function changesText(changes: CompareConfigurationResponse, view: View): string 
 const upstreamWords: ReadonlyMap<string, string> = new Map([
   ['ADDED', 'new'],
   ['REMOVED', 'removed'],
-  ['CHANGED', 'changed, so all of its sessions are reopened'],
+  ['CHANGED', 'made anew: its sessions are opened again, or its files read again'],
 ]);
 
 const why: ReadonlyMap<string, string> = new Map([

@@ -48,6 +48,7 @@ export interface Tapped
 export class Taps {
   readonly #clock: Pick<Clock, 'now'>;
   readonly #taps = new Set<Tap>();
+  #isOver = false;
 
   constructor(clock: Pick<Clock, 'now'>) {
     this.#clock = clock;
@@ -60,6 +61,7 @@ export class Taps {
   open(filter: TapFilter): Tap {
     const tap = new Tap(filter, () => this.#taps.delete(tap));
     this.#taps.add(tap);
+    if (this.#isOver) tap.close();
     return tap;
   }
 
@@ -100,6 +102,7 @@ export class Taps {
 
   /** No more messages pass: readers are given what waits for them, and that was all. */
   end(): void {
+    this.#isOver = true;
     for (const tap of this.#taps) tap.close();
   }
 

@@ -12,6 +12,11 @@ export class Payloads {
     return this.#bytes;
   }
 
+  /** Nothing else in use has it. */
+  isOnce({ hash }: Payload): boolean {
+    return this.#entries.get(hash)?.references === 1;
+  }
+
   /** The payload of these bytes, copied: a slice would pin the whole response that it came in. */
   acquire(bytes: Uint8Array): Payload {
     return this.adopt(bytes, contentHash(bytes));

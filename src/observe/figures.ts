@@ -92,7 +92,7 @@ export function takeFigures(clock: Clock, ask: () => Promise<readonly CountersOr
           reason: reasonOf(upstream, type),
         })),
         /** Of workers, within an hour. */
-        restarts: countOf(grown.flat(), 'restarts'),
+        restarts: grown.reduce((total, one) => total + countOf(one, 'restarts'), 0),
         /** Of the busiest process: for how long events wait. */
         lagMs: sorted.length < looksAtLag ? 0 : (sorted[Math.floor(sorted.length / 2)] ?? 0),
       };
@@ -160,14 +160,16 @@ const ofProcess = (pid: number, all: readonly Counters[]): Counters | undefined 
   all.find((counters) => counters.pid === pid);
 
 /** What happened between two looks. A worker that has ended takes its counts along. */
-const growth = (before: readonly Counters[], now: readonly Counters[]): readonly Happened[] =>
-  now.flatMap(({ pid, happened }) => {
+const growth = (before: readonly Counters[], now: readonly Counters[]): readonly Happened[] => {
+  const grown = now.flatMap(({ pid, happened }) => {
     const then = summedUp(ofProcess(pid, before)?.happened ?? []);
     return [...summedUp(happened)].flatMap(([key, [count, ...what]]): Happened[] => {
       const more = count - (then.get(key)?.[0] ?? 0);
       return more > 0 ? [[more, ...what]] : [];
     });
   });
+  return [...summedUp(grown).values()];
+};
 
 /** The same things once. */
 function summedUp(all: readonly Happened[]): ReadonlyMap<string, Happened> {

@@ -32,7 +32,8 @@ function check(found: Stats): void {
 const token = /^[\x21-\x7e]+$/;
 
 /** Somebody may have written the token itself where its file is to be named: that must be in no log. */
-const mayBeToken = (file: string): boolean => basename(file).length > longestName || /\s/.test(file);
+const mayBeToken = (file: string): boolean =>
+  !/^\.{0,2}\//.test(file) || basename(file).length > longestName || /\s/.test(file);
 const longestName = 39;
 const notAFile = 'the file, which must be named by its path (is this the token itself?),';
 

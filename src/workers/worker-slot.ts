@@ -69,6 +69,9 @@ const firstRestartMs = 200;
 const longestRestartMs = 30_000;
 /** A worker that has run for this long resets the backoff of its slot. Milliseconds. */
 const stableAfterMs = 30_000;
+/** So long a start may take, however short `watchdog.timeout` is: a machine that boots is busy. */
+const shortestStartMs = 60_000;
+const startTicks = (tickMs = 1000): number => Math.max(ticks.listens, Math.ceil(shortestStartMs / tickMs));
 
 interface Running {
   readonly kind: 'running';
@@ -164,7 +167,12 @@ export class WorkerSlot {
     const { clock, fork, opening } = this.#options;
     this.#startedAt = clock.monotonic();
     const process = fork(this);
-    const running: Running = { kind: 'running', process, addresses: [], left: ticks.listens };
+    const running: Running = {
+      kind: 'running',
+      process,
+      addresses: [],
+      left: startTicks(this.#options.tickMs),
+    };
     this.#state = running;
     for (const message of opening()) process.send(message);
     this.#watch(running);
@@ -221,7 +229,7 @@ export class WorkerSlot {
     if (this.#state.kind !== 'running') return;
     const { process, addresses, left, failure } = this.#state;
     const listened = addresses.length > 0;
-    const seconds = (tickMs * (listened ? ticks.replaced : ticks.listens)) / 1000;
+    const seconds = (tickMs * (listened ? ticks.replaced : startTicks(tickMs))) / 1000;
     const silence = listened ? 'its event loop was blocked' : 'nothing was heard of it';
     const how = left > 0 ? signal : `${silence} for ${seconds} s`;
     const { series, report } = this;
