@@ -498,7 +498,7 @@ export class SimulatedRollout {
       for (const content of contents) {
         if (history.released.get(key)?.has(content) === true) continue;
         tally.count('discarded, and looked for in quiet');
-        const who = holds(own, name, content, (form) => this.#isThere(own, name, form));
+        const who = holds(own, name, content, (form) => this.isThere(own, name, form));
         if (who !== undefined)
           throw new Violation(9, `${who} still has ${key} ${content}, which ${id} has discarded`);
       }
@@ -506,7 +506,7 @@ export class SimulatedRollout {
   }
 
   /** Whether upstream has something of a name for these parameters, or everybody with them does. */
-  #isThere(kind: Kind, name: string, form: Parameters): boolean {
+  isThere(kind: Kind, name: string, form: Parameters): boolean {
     const { relay, world } = this.#options;
     if (world.matching(kind, name, form, world.revision).length > 0) return true;
     const released = relay.gate.contentOf(typeUrl(catalog[kind].url), resourceName(name), 'released');
