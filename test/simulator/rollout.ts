@@ -172,6 +172,8 @@ export class SimulatedRollout {
   #timedOutAt: number | undefined;
   /** By node, as it was known last. */
   readonly #classes = new Map<string, string>();
+  /** By node. */
+  readonly #canarySince = new Map<string, number>();
   /** By kind and name: when the wave of a change began. */
   readonly #passed = new Map<string, Passed>();
 
@@ -251,8 +253,12 @@ export class SimulatedRollout {
   }
 
   sideOf(client: SidedClient): Side {
-    this.#classes.set(client.nodeKey, client.classKey);
-    return this.rollout.canaries.sideOf(client);
+    const { nodeKey, classKey } = client;
+    this.#classes.set(nodeKey, classKey);
+    const side = this.rollout.canaries.sideOf(client);
+    if (side === 'released') this.#canarySince.delete(nodeKey);
+    else if (!this.#canarySince.has(nodeKey)) this.#canarySince.set(nodeKey, this.#options.clock.now());
+    return side;
   }
 
   touched(stream: string, isOfCanary: boolean): void {
@@ -357,7 +363,7 @@ export class SimulatedRollout {
     const classKey = this.#classOf(nodeId);
     if (!sent.has(nodeId)) {
       sent.set(nodeId, { classKey, at: clock.now() });
-      this.#meets(key);
+      this.#meets(key, this.#canarySince.get(nodeId));
     }
     history.sent.set(key, sent);
     if (isHarmful(content)) {
@@ -569,9 +575,10 @@ export class SimulatedRollout {
     }
   }
 
-  #meets(key: string): void {
+  /** `since`: when who gets it became a canary. One of an earlier wave may read it late. */
+  #meets(key: string, since = Number.POSITIVE_INFINITY): void {
     const passed = this.#passed.get(key);
-    if (passed !== undefined) this.#passed.set(key, { ...passed, isMet: true });
+    if (passed !== undefined && since >= passed.at) this.#passed.set(key, { ...passed, isMet: true });
   }
 
   /** Everybody gets this now. */
