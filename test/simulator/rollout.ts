@@ -170,6 +170,8 @@ export class SimulatedRollout {
   /** It is an operator who does what happens now. */
   #operated = false;
   #timedOutAt: number | undefined;
+  /** Then they had yet to answer. */
+  #unanswered: ReadonlySet<string> = new Set();
   /** By node, as it was known last. */
   readonly #classes = new Map<string, string>();
   /** By node. */
@@ -200,7 +202,7 @@ export class SimulatedRollout {
     const events: RolloutEvents = {
       counted: (result) => {
         tally.count(`rollout ${result}`);
-        if (result === 'timeout') this.#timedOutAt = clock.now();
+        if (result === 'timeout') this.#timesOut();
       },
       canariesSaid: () => undefined,
       released: (names) => this.#released(names),
@@ -592,6 +594,16 @@ export class SimulatedRollout {
         history.harmed.delete(`${idOf(kindOf(type), name)} ${content}`);
   }
 
+  #timesOut(): void {
+    this.#timedOutAt = this.#options.clock.now();
+    const waiting = this.rollout.waiting();
+    const streams = [...this.#options.relay.server.values()];
+    const canaries = streams.flatMap((stream) => this.#fleet.canary(stream, waiting) ?? []);
+    this.#unanswered = new Set(
+      canaries.flatMap(({ node, standing }) => (standing.kind === 'accepted' ? [] : node)),
+    );
+  }
+
   #wasGood(names: readonly TypedName[]): void {
     const { history, id, clock } = this.#options;
     for (const { type, name } of names) {
@@ -631,7 +643,7 @@ export class SimulatedRollout {
 
   /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
   #wasNotHarmful(key: string, content: string): void {
-    const { history, id, tally } = this.#options;
+    const { history, id, tally, clock } = this.#options;
     if (!history.plan.traffic) return;
     // Then it is nothing new that requests fail.
     const others = [...history.released].flatMap(([own, contents]) => (own === key ? [] : [...contents]));
@@ -659,6 +671,8 @@ export class SimulatedRollout {
     };
     const saidLater = new Set(history.reports.flatMap(({ stream, at }) => (at > since ? stream : [])));
     const bad = failing.find((node) => {
+      // A client counts once it has accepted the change, and some wait for a name that nobody answers.
+      if (this.#timedOutAt === clock.now() && this.#unanswered.has(node)) return false;
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
       if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
       const ofClass = [...nodes].filter((one) => this.#classOf(one) === this.#classOf(node));
