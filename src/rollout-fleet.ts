@@ -9,8 +9,7 @@ import { type Clock, Sweep } from './model/clock.ts';
 import { nameKey } from './model/holds.ts';
 import { getOrMake } from './model/maps.ts';
 import type { Parameters } from './model/parameters.ts';
-import type { Variant } from './model/resource.ts';
-import type { HeldVariant } from './model/rollout.ts';
+import { type HeldVariant, isHeldByWildcard } from './model/rollout.ts';
 import { isCollection, type Selection, type SelectionEntry } from './model/selection.ts';
 import type { Subscription } from './model/subscription.ts';
 import { errorText } from './model/text.ts';
@@ -380,7 +379,7 @@ interface Difference {
   /** The name, and its aliases. */
   readonly selectors: readonly ResourceName[];
   /** The variants that come, go or change, also for wildcards alone. */
-  readonly variants: readonly Variant[];
+  readonly variants: readonly HeldVariant[];
 }
 
 /** What a subscription shows of what waits, by `nameKey`. Equal subscriptions share the sets. */
@@ -477,7 +476,9 @@ export class WaitingIndex {
     const isShown = ({ variants }: Difference): boolean =>
       variants.some(
         (one) =>
-          one.constraints.matches(parameters) && (access.unrestricted || access.admits(one, parameters)),
+          (selector !== WILDCARD || isHeldByWildcard(one)) &&
+          one.variant.constraints.matches(parameters) &&
+          (access.unrestricted || access.admits(one.variant, parameters)),
       );
     const shown = new Set<Difference>();
     if (isCollection(selector) || access.unrestricted || access.allows(this.#type, selector))
@@ -501,8 +502,8 @@ export class WaitingIndex {
     const variants = [
       ...before.filter((one) => !after.some((other) => isSame(one, other))),
       ...after.filter((one) => !before.some((other) => isSame(one, other))),
-    ].map(({ variant }) => variant);
-    const aliases = variants.flatMap((variant) => variant.aliases.map(resourceName));
+    ];
+    const aliases = variants.flatMap(({ variant }) => variant.aliases.map(resourceName));
     const selectors = aliases.length === 0 ? [name] : [...new Set([name, ...aliases])];
     return { name, key: new Set([nameKey(this.#type, name)]), selectors, variants };
   }

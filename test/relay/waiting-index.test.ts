@@ -21,18 +21,19 @@ const select = (names: readonly string[], parameters: Parameters = NO_PARAMETERS
     })),
   );
 
-type Before = (now: readonly HeldVariant[]) => readonly HeldVariant[];
+type Variants = (now: readonly HeldVariant[]) => readonly HeldVariant[];
 
-const nothing: Before = () => [];
+const nothing: Variants = () => [];
+const byNameAlone: Variants = (now) => now.map((one) => ({ ...one, holders: [namedHolder] }));
 
-/** What came under these names waits for canaries. `before`: what the others have of it. */
-function waiting(names: readonly string[], before = nothing): WaitingIndex {
+/** What came under these names waits for canaries. `before`: what the others have of it; `after`: what canaries have. */
+function waiting(names: readonly string[], before = nothing, after: Variants = (now) => now): WaitingIndex {
   const lab = new InMemoryRelay();
   lab.full('cds', Object.fromEntries(names.map((name) => [name, '1'])));
   const relay: ConstructorParameters<typeof WaitingIndex>[0] = {
     variantsOf: (of, name, side) => {
       const now = lab.relay.variantsOf(of, name, 'released');
-      return side === 'canary' ? now : before(now);
+      return side === 'canary' ? after(now) : before(now);
     },
   };
   const index = new WaitingIndex(relay, type('cds'));
@@ -52,9 +53,14 @@ describe('what clients subscribe to of what waits', () => {
   });
 
   it('is found where only wildcards are shown something else', () => {
-    const byNameAlone: Before = (now) => now.map((one) => ({ ...one, holders: [namedHolder] }));
     const index = waiting(['one'], byNameAlone);
     expect(index.shown(select(['*']), ALLOW_ALL)).to.have.length(1);
+  });
+
+  it('is not found by a wildcard where names alone have it', () => {
+    const index = waiting(['one'], nothing, byNameAlone);
+    expect(index.shown(select(['*']), ALLOW_ALL)).to.be.empty;
+    expect(index.shown(select(['one']), ALLOW_ALL)).to.have.length(1);
   });
 
   it('is found where only the metadata is another', () => {

@@ -386,11 +386,12 @@ export class Client {
       this.plan.protocol === 'sotw' ? readSotw(frame.subarray(5)) : readDelta(frame.subarray(5));
     const { kind } = received;
     const wanted = side.wanted.get(kind) ?? NOTHING;
+    const before = side.last.get(kind);
     side.last.set(kind, received);
     side.outstanding.set(received.nonce, received);
     const changed = this.#caused(side, wanted, received);
     this.#onlyReleased(side, wanted, received);
-    this.#inItsWaves(side, received);
+    this.#inItsWaves(side, received, before);
     const { host } = this;
     const stamp: Stamp = {
       received,
@@ -554,12 +555,16 @@ export class Client {
   }
 
   /** Rules 8 and 9. */
-  #inItsWaves(side: ServerSide, { kind, resources }: Received): void {
+  #inItsWaves(side: ServerSide, { kind, resources }: Received, before: Received | undefined): void {
     const { rollout } = this.host;
     if (rollout === undefined) return;
     for (const resource of resources) {
-      const id = JSON.stringify([kind, resource.name, resource.content]);
+      const { name, content } = resource;
+      const id = JSON.stringify([kind, name, content]);
       if (side.sent.has(id)) continue;
+      // Make before break: SotW repeats what it loses with its parameters of before.
+      const isRepeated = before?.resources.some((one) => one.name === name && one.content === content);
+      if (isRepeated === true && !rollout.isThere(kind, name, side.parameters)) continue;
       side.sent.add(id);
       rollout.written(this.plan.id, side.parameters, kind, resource);
     }

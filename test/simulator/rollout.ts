@@ -170,8 +170,12 @@ export class SimulatedRollout {
   /** It is an operator who does what happens now. */
   #operated = false;
   #timedOutAt: number | undefined;
+  /** Then they had yet to answer. */
+  #unanswered: ReadonlySet<string> = new Set();
   /** By node, as it was known last. */
   readonly #classes = new Map<string, string>();
+  /** By node. */
+  readonly #canarySince = new Map<string, number>();
   /** By kind and name: when the wave of a change began. */
   readonly #passed = new Map<string, Passed>();
 
@@ -198,7 +202,7 @@ export class SimulatedRollout {
     const events: RolloutEvents = {
       counted: (result) => {
         tally.count(`rollout ${result}`);
-        if (result === 'timeout') this.#timedOutAt = clock.now();
+        if (result === 'timeout') this.#timesOut();
       },
       canariesSaid: () => undefined,
       released: (names) => this.#released(names),
@@ -251,8 +255,12 @@ export class SimulatedRollout {
   }
 
   sideOf(client: SidedClient): Side {
-    this.#classes.set(client.nodeKey, client.classKey);
-    return this.rollout.canaries.sideOf(client);
+    const { nodeKey, classKey } = client;
+    this.#classes.set(nodeKey, classKey);
+    const side = this.rollout.canaries.sideOf(client);
+    if (side === 'released') this.#canarySince.delete(nodeKey);
+    else if (!this.#canarySince.has(nodeKey)) this.#canarySince.set(nodeKey, this.#options.clock.now());
+    return side;
   }
 
   touched(stream: string, isOfCanary: boolean): void {
@@ -357,7 +365,7 @@ export class SimulatedRollout {
     const classKey = this.#classOf(nodeId);
     if (!sent.has(nodeId)) {
       sent.set(nodeId, { classKey, at: clock.now() });
-      this.#meets(key);
+      this.#meets(key, this.#canarySince.get(nodeId));
     }
     history.sent.set(key, sent);
     if (isHarmful(content)) {
@@ -498,7 +506,7 @@ export class SimulatedRollout {
       for (const content of contents) {
         if (history.released.get(key)?.has(content) === true) continue;
         tally.count('discarded, and looked for in quiet');
-        const who = holds(own, name, content, (form) => this.#isThere(own, name, form));
+        const who = holds(own, name, content, (form) => this.isThere(own, name, form));
         if (who !== undefined)
           throw new Violation(9, `${who} still has ${key} ${content}, which ${id} has discarded`);
       }
@@ -506,7 +514,7 @@ export class SimulatedRollout {
   }
 
   /** Whether upstream has something of a name for these parameters, or everybody with them does. */
-  #isThere(kind: Kind, name: string, form: Parameters): boolean {
+  isThere(kind: Kind, name: string, form: Parameters): boolean {
     const { relay, world } = this.#options;
     if (world.matching(kind, name, form, world.revision).length > 0) return true;
     const released = relay.gate.contentOf(typeUrl(catalog[kind].url), resourceName(name), 'released');
@@ -569,9 +577,10 @@ export class SimulatedRollout {
     }
   }
 
-  #meets(key: string): void {
+  /** `since`: when who gets it became a canary. One of an earlier wave may read it late. */
+  #meets(key: string, since = Number.POSITIVE_INFINITY): void {
     const passed = this.#passed.get(key);
-    if (passed !== undefined) this.#passed.set(key, { ...passed, isMet: true });
+    if (passed !== undefined && since >= passed.at) this.#passed.set(key, { ...passed, isMet: true });
   }
 
   /** Everybody gets this now. */
@@ -583,6 +592,16 @@ export class SimulatedRollout {
     for (const { type, name } of names)
       for (const content of this.#contents(type, name, 'released'))
         history.harmed.delete(`${idOf(kindOf(type), name)} ${content}`);
+  }
+
+  #timesOut(): void {
+    this.#timedOutAt = this.#options.clock.now();
+    const waiting = this.rollout.waiting();
+    const streams = [...this.#options.relay.server.values()];
+    const canaries = streams.flatMap((stream) => this.#fleet.canary(stream, waiting) ?? []);
+    this.#unanswered = new Set(
+      canaries.flatMap(({ node, standing }) => (standing.kind === 'accepted' ? [] : node)),
+    );
   }
 
   #wasGood(names: readonly TypedName[]): void {
@@ -624,7 +643,7 @@ export class SimulatedRollout {
 
   /** Rule 9: clients that have it have not said so often enough that it fails, while others of their class, which are in no wave, said that it does not. */
   #wasNotHarmful(key: string, content: string): void {
-    const { history, id, tally } = this.#options;
+    const { history, id, tally, clock } = this.#options;
     if (!history.plan.traffic) return;
     // Then it is nothing new that requests fail.
     const others = [...history.released].flatMap(([own, contents]) => (own === key ? [] : [...contents]));
@@ -652,6 +671,8 @@ export class SimulatedRollout {
     };
     const saidLater = new Set(history.reports.flatMap(({ stream, at }) => (at > since ? stream : [])));
     const bad = failing.find((node) => {
+      // A client counts once it has accepted the change, and some wait for a name that nobody answers.
+      if (this.#timedOutAt === clock.now() && this.#unanswered.has(node)) return false;
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
       if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
       const ofClass = [...nodes].filter((one) => this.#classOf(one) === this.#classOf(node));
