@@ -84,6 +84,7 @@ export class ControlPlane implements Host {
   applied = 0;
   /** Responses sent, for quiet times. */
   sent = 0;
+  /** Requests that ask for something, or answer. What is idle is let go of in quiet too. */
   received = 0;
   readonly #loads: LoadListener;
   #asks: Asked | undefined;
@@ -125,7 +126,6 @@ export class ControlPlane implements Host {
       this.#opened.set(call.connection, [...(this.#opened.get(call.connection) ?? []), stream]);
     call.handle({
       message: (bytes) => {
-        this.received++;
         if (this.reachable === 'up') stream.message(bytes);
       },
       ended: () => undefined,
@@ -360,6 +360,7 @@ class SotwStream extends PlaneStream {
     const before = state.selection;
     state.selection = new Map(selected.map((one) => [idOf(one), one]));
     const added = selected.filter((one) => !before.has(idOf(one)));
+    if (added.length > 0 || selected.length >= before.size) this.plane.received++;
     for (const id of state.sent.keys()) {
       if (!this.#visible(kind, state.selection.values()).has(id)) state.sent.delete(id);
     }
@@ -482,9 +483,10 @@ class DeltaStream extends PlaneStream {
     };
     this.#types.set(kind, state);
     const { dropsStale, tellsMissing, splits } = this.plane.habits;
-    if (dropsStale && request.responseNonce !== '' && request.responseNonce !== state.nonce) return;
     const subscribe = selectedOf(request.resourceNamesSubscribe, request.resourceLocatorsSubscribe);
     const unsubscribe = selectedOf(request.resourceNamesUnsubscribe, request.resourceLocatorsUnsubscribe);
+    if (subscribe.length > 0 || unsubscribe.length === 0) this.plane.received++;
+    if (dropsStale && request.responseNonce !== '' && request.responseNonce !== state.nonce) return;
     if (known === undefined && subscribe.length === 0 && catalog[kind].legacy) {
       subscribe.push({ name: '*', parameters: noParameters });
     }
