@@ -279,8 +279,8 @@ export class Client {
       loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
       hasty: () => this.host.hasty,
-      unanswered: (form, role) => {
-        const isSilent = this.host.hearsNothing(form, kind, role);
+      unanswered: (wish) => {
+        const isSilent = this.host.hearsNothing(wish);
         if (isSilent) this.#options.tally.count('kept while a control plane is silent');
         return isSilent;
       },

@@ -16,7 +16,7 @@ import {
 import { LOAD_PATH } from '../../src/model/load.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
 import type { StreamHandler } from '../../src/wire/server-stream.ts';
-import { type Constraints, NONE, type Parameters, parametersOf } from './constraints.ts';
+import { type Constraints, matches, NONE, type Parameters, parametersOf } from './constraints.ts';
 import { type Asked, writeAsked } from './load-messages.ts';
 import type { Call, Connection, Host } from './network.ts';
 import { bodyOf, catalog, type Kind, kindOf, kinds, type World } from './world.ts';
@@ -60,6 +60,14 @@ interface Fault {
 /** The wildcard of a type and its names have streams of their own (protocol §5b). */
 export type Role = 'names' | 'wildcard';
 
+/** What somebody wants: by its name, or as one of all. */
+export interface Wish {
+  readonly kind: Kind;
+  readonly role: Role;
+  readonly name: string;
+  readonly form: Parameters;
+}
+
 /** Milliseconds between the parts of a split answer. */
 const splitGap = 60;
 
@@ -84,6 +92,7 @@ export class ControlPlane implements Host {
   applied = 0;
   /** Responses sent, for quiet times. */
   sent = 0;
+  /** Requests that ask for something, or answer. What is idle is let go of in quiet too. */
   received = 0;
   readonly #loads: LoadListener;
   #asks: Asked | undefined;
@@ -125,7 +134,6 @@ export class ControlPlane implements Host {
       this.#opened.set(call.connection, [...(this.#opened.get(call.connection) ?? []), stream]);
     call.handle({
       message: (bytes) => {
-        this.received++;
         if (this.reachable === 'up') stream.message(bytes);
       },
       ended: () => undefined,
@@ -196,14 +204,16 @@ export class ControlPlane implements Host {
 
   /**
    * Delta: what a session has asked of a kind has had no answer since its last stream began: no response that is about the
-   * wildcard; and to names no response at all, on its other streams neither.
+   * wildcard; and to names no response at all, on its other streams neither, or of this one an error alone.
    */
-  isSilent(connection: Connection, session: string, kind: Kind, role: Role): boolean {
+  isSilent(connection: Connection, session: string, wish: Wish): boolean {
+    const { kind, role } = wish;
     const streams = (this.#opened.get(connection) ?? []).filter((one) => one.session === session);
     const asked = streams.filter((one) => one.asks(kind, role));
     const last = asked.at(-1);
     if (last === undefined) return false;
     if (role === 'wildcard') return !last.hasToldOf(kind);
+    if (last.hasOnlyFaultsFor(wish)) return true;
     // What was said on earlier ones counts no more.
     return !last.hasSpoken && !streams.some((one) => one.hasSpoken && !asked.includes(one));
   }
@@ -360,6 +370,7 @@ class SotwStream extends PlaneStream {
     const before = state.selection;
     state.selection = new Map(selected.map((one) => [idOf(one), one]));
     const added = selected.filter((one) => !before.has(idOf(one)));
+    if (added.length > 0 || selected.length >= before.size) this.plane.received++;
     for (const id of state.sent.keys()) {
       if (!this.#visible(kind, state.selection.values()).has(id)) state.sent.delete(id);
     }
@@ -453,6 +464,9 @@ interface DeltaType {
   pending: Shown[];
   /** More than errors was sent. */
   hasTold: boolean;
+  /** All that was ever sent. */
+  readonly told: Shown[];
+  readonly faulty: Set<string>;
 }
 
 class DeltaStream extends PlaneStream {
@@ -461,6 +475,13 @@ class DeltaStream extends PlaneStream {
   asks(kind: Kind, role: Role): boolean {
     const selected = this.#types.get(kind)?.selection.values();
     return selected?.some(({ name }) => (name === '*') === (role === 'wildcard')) === true;
+  }
+
+  /** An error has been the answer, where there is nothing for these parameters (protocol §3.9). */
+  hasOnlyFaultsFor({ kind, name, form }: Wish): boolean {
+    const { faulty, told = [] } = this.#types.get(kind) ?? {};
+    const isFor = (one: Shown): boolean => one.name === name && matches(one.constraints.message, form);
+    return faulty?.has(name) === true && !told.some(isFor);
   }
 
   /** In more than errors. */
@@ -479,12 +500,15 @@ class DeltaStream extends PlaneStream {
       nonce: '',
       pending: [],
       hasTold: false,
+      told: [],
+      faulty: new Set(),
     };
     this.#types.set(kind, state);
     const { dropsStale, tellsMissing, splits } = this.plane.habits;
-    if (dropsStale && request.responseNonce !== '' && request.responseNonce !== state.nonce) return;
     const subscribe = selectedOf(request.resourceNamesSubscribe, request.resourceLocatorsSubscribe);
     const unsubscribe = selectedOf(request.resourceNamesUnsubscribe, request.resourceLocatorsUnsubscribe);
+    if (subscribe.length > 0 || unsubscribe.length === 0) this.plane.received++;
+    if (dropsStale && request.responseNonce !== '' && request.responseNonce !== state.nonce) return;
     if (known === undefined && subscribe.length === 0 && catalog[kind].legacy) {
       subscribe.push({ name: '*', parameters: noParameters });
     }
@@ -544,8 +568,9 @@ class DeltaStream extends PlaneStream {
   fault(kind: Kind, fault: Fault): void {
     const sent = this.#types.get(kind)?.sent.values() ?? [];
     const state = this.#types.get(kind);
-    if (state !== undefined && [...sent].some(({ shown }) => shown.name === fault.name))
-      this.#send(kind, state, [], [], [], [fault]);
+    if (state === undefined || ![...sent].some(({ shown }) => shown.name === fault.name)) return;
+    state.faulty.add(fault.name);
+    this.#send(kind, state, [], [], [], [fault]);
   }
 
   changed(changed: ReadonlySet<Kind>): void {
@@ -607,6 +632,7 @@ class DeltaStream extends PlaneStream {
     faults: readonly Fault[] = [],
   ): void {
     for (const shown of resources) state.sent.set(shownId(shown), { shown, content: shown.content });
+    state.told.push(...resources);
     for (const name of removed) state.sent.delete(shownId({ name, constraints: NONE, content: '' }));
     for (const shown of variants) state.sent.delete(shownId(shown));
     if (resources.length + removed.length + variants.length > 0 || faults.length === 0) state.hasTold = true;

@@ -28,8 +28,8 @@ import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
 import type { Peer } from '../../src/wire/server-stream.ts';
 import { takeDiscarded } from '../support/discarded.ts';
 import { envAndVersion } from '../support/in-memory-relay.ts';
-import { type Parameters, parameterSets } from './constraints.ts';
-import type { ControlPlane, Role } from './control-plane.ts';
+import { parameterSets } from './constraints.ts';
+import type { ControlPlane, Wish } from './control-plane.ts';
 import type { Ledger } from './ledger.ts';
 import type { Call, Connection, Host, Network } from './network.ts';
 import { Random } from './random.ts';
@@ -350,16 +350,16 @@ export class RelayHost implements Host {
 
   /**
    * To the session of these parameters a control plane that is silent where nothing is there has said nothing since a
-   * stream began: all that it was told of is current, and of what is gone it was not told. What is held from before, or
-   * restored from disk, stays (protocol §3.9).
+   * stream began, or an error in its place: all that it was told of is current, and of what is gone it was not told. What
+   * is held from before, or restored from disk, stays (protocol §3.9).
    */
-  hearsNothing(form: Parameters, kind: Kind, role: Role): boolean {
+  hearsNothing(wish: Wish): boolean {
     const above = this.#above?.host;
     if (above === undefined || this.#link === undefined) return false;
-    if (above instanceof RelayHost) return above.hearsNothing(form, kind, role);
+    if (above instanceof RelayHost) return above.hearsNothing(wish);
     const { protocol, tellsMissing } = above.habits;
     if (protocol !== 'DELTA' || tellsMissing) return false;
-    return above.isSilent(this.#link, this.plan.variants === 'NATIVE' ? '' : form.key, kind, role);
+    return above.isSilent(this.#link, this.plan.variants === 'NATIVE' ? '' : wish.form.key, wish);
   }
 
   /**

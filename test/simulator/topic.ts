@@ -1,6 +1,6 @@
 import { getOrMake } from '../../src/model/maps.ts';
 import { matches, matchesHex, type Parameters } from './constraints.ts';
-import type { Role } from './control-plane.ts';
+import type { Role, Wish } from './control-plane.ts';
 import { identity, type Received, type ReceivedResource } from './messages.ts';
 import { Violation } from './violation.ts';
 import { catalog, isBad, type Kind, type World } from './world.ts';
@@ -37,8 +37,11 @@ export interface TopicOptions {
   readonly returnsKept: () => boolean;
   /** What is asked by name may be taken for absent before it is answered. */
   readonly hasty: () => boolean;
-  /** Control planes have said nothing of what is wanted for these parameters, as nothing of it is there or is new. */
-  readonly unanswered: (form: Parameters, role: Role) => boolean;
+  /**
+   * Control planes have said nothing, or an error alone, of what is wanted for these parameters, as nothing of it is there
+   * or is new.
+   */
+  readonly unanswered: (wish: Wish) => boolean;
   /** It sends locators. */
   readonly locators: boolean;
 }
@@ -466,10 +469,9 @@ export class Topic {
   #isUntold(name: string, form: Parameters): boolean {
     const isLost = this.#loss(name, form) !== 'nothing' || this.#keepsDeleted(this.isComplete(this.wanted));
     const { names, wildcard } = this.wanted;
-    const { unanswered } = this.#options;
-    return (
-      isLost || (names.has(name) && unanswered(form, 'names')) || (wildcard && unanswered(form, 'wildcard'))
-    );
+    const isUnanswered = (role: Role): boolean =>
+      this.#options.unanswered({ kind: this.kind, role, name, form });
+    return isLost || (names.has(name) && isUnanswered('names')) || (wildcard && isUnanswered('wildcard'));
   }
 
   /** Whether there is nothing of what is wanted by name. */

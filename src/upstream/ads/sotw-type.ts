@@ -322,7 +322,10 @@ export class SotwType extends SubscribedType {
         const hasTtl = ttlMilliseconds !== undefined;
         acked.put({ name, constraints, version, hash: undefined, confirmed: true, aliases, hasTtl });
       }
-      for (const subscription of subscriptions.matching(name, aliases, constraints)) {
+      const matching = subscriptions.matching(name, aliases, constraints);
+      // The store has it for others at most, and drops it with them.
+      if (matching.length === 0) isRepeatable = false;
+      for (const subscription of matching) {
         if (subscription.kind !== 'name') {
           if (put.any !== undefined) this.endError(subscription);
           continue;
