@@ -526,8 +526,10 @@ class ResponseContent {
     const sent = held ?? this.#errorsSentUpTo(item);
     for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
-      if (!isNew || !this.#maySend(error, item)) continue;
-      this.#addError(error, item);
+      if (!isNew) continue;
+      if (this.#maySend(error, item)) this.#addError(error, item);
+      // It is owed until no other parameter set is unknown.
+      else if (item.last.value === 'absent') this.#waiting.set(item.id, withheld(item));
     }
   }
 
