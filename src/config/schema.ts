@@ -255,7 +255,7 @@ const limits = z
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),
     max_upstream_sessions: count().default(1000).describe('PER_PARAMETERS sessions of each upstream. One stream may use a quarter of them, or 8, one peer half of them, or 16, which workers divide. They share one connection: what is before the control plane has to allow two streams for each, and one more for load reports'),
     stalled_timeout: positiveDuration().prefault('60s').describe('A client is disconnected if it reads nothing for this long, or takes longer to finish a message'),
-    first_request_timeout: positiveDuration().prefault('10s').describe("A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count"),
+    first_request_timeout: positiveDuration().prefault('10s').describe("A stream whose first request has not arrived within this time ends with DEADLINE_EXCEEDED. Time in which it waits for its peer's turn does not count. One that its client has half-closed is answered for no longer than this, and ends with OK"),
     max_connections: count().default(40_000).describe('Open connections of clients, over all workers'),
     max_connections_per_peer: count(0).default(0).describe('Open connections of one peer in each worker; a peer is its verified identity, else its address without the port; 0: any number'),
     max_streams_per_peer: count(0).default(0).describe('Open streams of one peer in each worker; 0: any number'),

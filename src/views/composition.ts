@@ -174,7 +174,9 @@ class ResponseContent {
   readonly errors: OutgoingError[] = [];
   readonly removed: string[] = [];
   readonly removedNames: RemovedName[] = [];
-  /** Resources that a later response removes (protocol §8, Order on ADS). */
+  /** What the client has then that the head does not say. */
+  readonly #beside = new Map<string, Has>();
+  /** Resources among it that a later response removes (protocol §8, Order on ADS). */
   readonly deferred = new Map<string, RetainedResource>();
   readonly input: CompositionInput;
   readonly #isDelta: boolean;
@@ -193,8 +195,6 @@ class ResponseContent {
   readonly #removals: RetainedResource[] = [];
   readonly #additions: RetainedResource[] = [];
   readonly #changed: ChangedVariant[] = [];
-  /** What the client keeps for other reasons: as nothing is known of it, or of what it would turn to. */
-  readonly #waiting = new Map<string, Has>();
   /** Of what errors are told. They are written last: those of what is kept for now are sent with its removal. */
   readonly #told: Change[] = [];
   /** Delta: what the client keeps as it is unknown again, by `constrainedKey`. */
@@ -236,7 +236,7 @@ class ResponseContent {
     const { item, now, has } = change;
     // Nearly nothing, of thousands of parameter sets that wait for one.
     if (has?.variant === 'unknown' && now === 'absent' && this.#isStill(item)) {
-      this.#waiting.set(item.id, has);
+      this.#beside.set(item.id, has);
       return;
     }
     this.#told.push(change);
@@ -277,7 +277,7 @@ class ResponseContent {
   #takeNothing({ item, lastSent, clientVersion, resend }: Change): void {
     const isTold = lastSent === 'absent';
     // The removal, or an error, does not say for which parameter set: it waits until all are resolved.
-    if (!isTold && this.#others.anyUnknown(item)) this.#waiting.set(item.id, withheld(item));
+    if (!isTold && this.#others.anyUnknown(item)) this.#beside.set(item.id, withheld(item));
     const { absencesUnsaid } = this.input.encoding;
     if (!this.#isDelta) this.#isNews ||= this.#tellsAll && !isTold && item.named;
     else if (clientVersion !== undefined) this.#remove(item, undefined);
@@ -359,8 +359,8 @@ class ResponseContent {
           deferredAt,
           ...(resend || this.#isRejected(item, variant) ? { mayBeDropped: true } : {}),
         };
+    this.#beside.set(item.id, kept);
     if (isKept) this.deferred.set(item.id, kept);
-    else this.#waiting.set(item.id, kept);
     return true;
   }
 
@@ -385,12 +385,12 @@ class ResponseContent {
     }
     this.#retained.add(constrainedKey(lastSent.constraints, nameOf(item, lastSent)));
     const kept = has ?? { item, variant: lastSent };
-    this.#waiting.set(item.id, this.#isDelta || kept.mayBeDropped ? kept : { ...kept, mayBeDropped: true });
+    this.#beside.set(item.id, this.#isDelta || kept.mayBeDropped ? kept : { ...kept, mayBeDropped: true });
   }
 
   composed(response: EncodedResponse | undefined): Composed {
     const { view, overlay } = this.input;
-    const left = overlayOf([...this.#waiting, ...this.deferred]);
+    const left = overlayOf(this.#beside);
     return {
       response,
       overlay: left && sharedOverlay(view, overlay, left),
@@ -464,16 +464,20 @@ class ResponseContent {
   /** A deferred removal is dropped if this response removes the variant already, or shows it for another parameter set. */
   dropAlreadyRemoved(): void {
     this.#writeRemovals();
-    for (const [id, { item, variant }] of this.deferred) {
-      const key = constrainedKey(variant.constraints, nameOf(item, variant));
-      if (item.locator && this.#constrained.has(key)) this.deferred.delete(id);
+    for (const [id, has] of this.#beside) {
+      if (!has.item.locator || !isDeferred(has) || !isResource(has)) continue;
+      const key = constrainedKey(has.variant.constraints, nameOf(has.item, has.variant));
+      // What is unknown again stays.
+      if (!this.#constrained.has(key) || this.#retained.has(key)) continue;
+      this.#beside.delete(id);
+      this.deferred.delete(id);
     }
   }
 
   /** What must be in the response as removed, unless it is in it already or deferred. */
   addRequiredRemovals(): void {
     for (const { id, spelling, locator } of this.input.mustRemove) {
-      if (this.#seen.has(id) || this.#kept(id) !== undefined) continue;
+      if (this.#seen.has(id) || this.#beside.has(id)) continue;
       if (locator) this.#addMissing(spelling);
       else this.#write(spelling, undefined);
     }
@@ -489,14 +493,10 @@ class ResponseContent {
     else this.removedNames.push({ name, constraints: constraints.bytes });
   }
 
-  #kept(id: string): Has | undefined {
-    return this.deferred.get(id) ?? this.#waiting.get(id);
-  }
-
   writeErrors(): void {
     const { view, overlay } = this.input;
     for (const told of this.#told) {
-      const kept = this.#kept(told.item.id);
+      const kept = this.#beside.get(told.item.id);
       const isListed = overlay === undefined || view.items.has(told.item.id);
       if (isListed && (kept === undefined || !isDeferred(kept))) this.#addNewErrors(told);
     }
@@ -526,8 +526,10 @@ class ResponseContent {
     const sent = held ?? this.#errorsSentUpTo(item);
     for (const error of errors) {
       const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
-      if (!isNew || !this.#maySend(error, item)) continue;
-      this.#addError(error, item);
+      if (!isNew) continue;
+      if (this.#maySend(error, item)) this.#addError(error, item);
+      // It is owed until no other parameter set is unknown.
+      else if (item.last.value === 'absent') this.#beside.set(item.id, withheld(item));
     }
   }
 
@@ -608,7 +610,7 @@ class ResponseContent {
     if (this.#headAt !== undefined || overlay === undefined) return this.#headAt;
     let newest: number | undefined;
     for (const [id, { receivedAt = 0 }] of overlay) {
-      if (receivedAt > (newest ?? 0) && this.#kept(id) === undefined) newest = receivedAt;
+      if (receivedAt > (newest ?? 0) && !this.#beside.has(id)) newest = receivedAt;
     }
     return newest;
   }

@@ -213,7 +213,7 @@ interface Shown {
 /**
  * Whether without a resource a locator client would turn to another variant that it has, and of which it is not known
  * whether that is there: it came for other parameters, for which the name is unknown now (protocol §5.10). Then the removal
- * is deferred. A removal of that other variant is left out: it goes with its own answer (`retain` in composition.ts).
+ * is deferred. A removal of that other variant is left out: it goes with its own answer (`#retained` in composition.ts).
  */
 export function leavesDoubtful(
   resources: ReadonlyMap<string, Shown>,

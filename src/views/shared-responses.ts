@@ -144,7 +144,7 @@ export const overlayOf = (entries: Iterable<readonly [string, Has]>): Overlay | 
  * need the newest, so a list is quicker than keys.
  */
 export class SharedResponses {
-  #known: { readonly step: CursorStep; readonly composed: Composed }[] = [];
+  #known: { readonly step: CursorStep; readonly composed: Composed; isShared: boolean }[] = [];
   readonly #whole = new Map<Encoding, EncodedResponse>();
 
   /** A response for this step, with a nonce above `lastSerial`: a stream's nonces grow. */
@@ -152,6 +152,7 @@ export class SharedResponses {
     for (let index = this.#known.length - 1; index >= 0; index--) {
       const known = this.#known[index];
       if (known === undefined || !sameStep(known.step, step)) continue;
+      known.isShared = true;
       const { response } = known.composed;
       return response === undefined || response.serial > lastSerial ? known.composed : undefined;
     }
@@ -161,7 +162,7 @@ export class SharedResponses {
   /** The last one is kept, and of those before what has room. */
   add(step: CursorStep, composed: Composed): void {
     const known = this.#known.filter((each) => !sameStep(each.step, step));
-    known.push({ step, composed });
+    known.push({ step, composed, isShared: step.overlay === undefined });
     let bytes = known.reduce((total, each) => total + bytesOf(each.composed), 0);
     // Streams that stall at many different revisions must not make this long, or large.
     while (known.length > maxShared || (known.length > 1 && bytes > maxSharedBytes))
@@ -169,10 +170,10 @@ export class SharedResponses {
     this.#known = known;
   }
 
-  /** Others may get the same bytes. */
+  /** Others may get the same bytes. What a client has besides, nobody else may have: those are with the second that gets them. */
   holds(response: Response): boolean {
     return (
-      this.#known.some(({ composed }) => composed.response === response) ||
+      this.#known.some(({ composed, isShared }) => isShared && composed.response === response) ||
       this.#whole.values().some(({ bytes }) => bytes === response.bytes)
     );
   }

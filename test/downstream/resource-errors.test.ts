@@ -432,6 +432,29 @@ describe('resource_errors (§8)', () => {
         expect(heard(client)).to.deep.equal(['+x {env == "test"} 2']);
       });
 
+      for (const [how, answers] of [
+        ['answered', (relay: InMemoryRelay) => says(relay, 'test', {})],
+        ['unsubscribed', (_: InMemoryRelay, client: SotwClient | DeltaClient) => leave(client)],
+      ] as const) {
+        it(`§5.10 is told of what the client has got, or knows to be absent, once the other one is ${how}`, () => {
+          for (const has of ['a variant', 'nothing']) {
+            const { relay, client } = locating();
+            if (has === 'nothing') leave(client);
+            const inProd = { constraints: prod };
+            says(relay, 'prod', has === 'nothing' ? {} : { puts: [put(eds, 'x', '1', inProd)] });
+            const shown = has === 'nothing' ? absent : ['+x {env == "prod"} 1'];
+            expect(heard(client)).to.deep.equal(shown);
+            if (has === 'nothing') ask(client, 'prod', 'test');
+            const removals = has === 'nothing' ? [] : [{ name: resourceName('x'), ...inProd }];
+            says(relay, 'prod', { removals, resourceErrors: [missing(prod)] });
+            const removed = protocol === 'delta' && has !== 'nothing' ? ['-x {env == "prod"}'] : [];
+            expect(heard(client)).to.deep.equal(removed);
+            answers(relay, client);
+            expect(heard(client)).to.deep.equal([...absent, '!x 5']);
+          }
+        });
+      }
+
       it('one error for all parameter sets is told once', () => {
         const { relay, client } = locating();
         relay.says({ type: eds, holder: namedHolder, resourceErrors: [missing()] });

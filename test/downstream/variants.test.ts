@@ -353,18 +353,31 @@ describe('variants (protocol §5, TP2)', () => {
         const { relay, client } = start();
         removes(relay);
         let looks = 0;
-        const before = Object.getOwnPropertyDescriptor(Position.prototype, 'resourcesIn') ?? {};
-        const counted = (): ReadonlyMap<string, unknown> => {
+        const before = Object.getOwnPropertyDescriptor(Position.prototype, 'besideIn') ?? {};
+        const counted = (): undefined => {
           looks++;
-          return new Map<string, unknown>();
         };
-        Object.defineProperty(Position.prototype, 'resourcesIn', { ...before, value: counted });
+        Object.defineProperty(Position.prototype, 'besideIn', { ...before, value: counted });
         try {
           for (let count = 0; count < 3; count++) client.unblock();
+          expect(looks).to.equal(0);
+          relay.says({ type: eds, holder: namedHolder, resolved: unanswered(relay) });
         } finally {
-          Object.defineProperty(Position.prototype, 'resourcesIn', before);
+          Object.defineProperty(Position.prototype, 'besideIn', before);
         }
-        expect(looks).to.equal(0);
+        expect(looks, 'it is looked at with the answer').to.be.greaterThan(0);
+      });
+      it('but not if it was told for another parameter set meanwhile', () => {
+        const { relay, client } = start();
+        client.send('eds', { resourceLocatorsSubscribe: [locator('x', { env: 'prod', version: 'v2' })] });
+        const waiting = [...relay.upstream.interests].filter(({ parameters }) =>
+          unanswered(relay).every((one) => one.parameters !== parameters),
+        );
+        expect(client.received().flatMap(told)).to.deep.equal(['+x {env == "prod"} p']);
+        relay.says({ type: eds, holder: namedHolder, resolved: waiting, removals: [removal('x', prod)] });
+        expect(client.received().flatMap(told)).to.deep.equal(['-x {env == "prod"}']);
+        relay.says({ type: eds, holder: namedHolder, resolved: unanswered(relay) });
+        expect(client.received().flatMap(told)).to.deep.equal(['-x {version == "v1"}']);
       });
       it('but not what the client may not see any more', () => {
         let allowed = ['x', 'alias'];

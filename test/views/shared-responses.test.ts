@@ -1,7 +1,7 @@
 import { expect } from 'chai';
 import { serial } from '../../src/model/brand.ts';
 import { encoding } from '../../src/model/subscription.ts';
-import { type EncodedResponse, SharedResponses } from '../../src/views/shared-responses.ts';
+import { type EncodedResponse, fromNothing, SharedResponses } from '../../src/views/shared-responses.ts';
 
 const plain = encoding({
   protocol: 'sotw',
@@ -28,5 +28,21 @@ describe('shared responses', () => {
     expect(shared.holds(response(2))).to.equal(false);
     // Each has its own record of what is new in it.
     expect(shared.holds({ ...whole })).to.equal(true);
+  });
+
+  it('what a client gets for what it has besides is shared once another one gets it too', () => {
+    const shared = new SharedResponses();
+    const own = response(1);
+    const step = { ...fromNothing, encoding: plain, overlay: new Map() };
+    shared.add(step, {
+      response: own,
+      overlay: undefined,
+      isDeferring: false,
+      untold: undefined,
+      isOwn: false,
+    });
+    expect(shared.holds(own)).to.equal(false);
+    expect(shared.find(step, 0)?.response).to.equal(own);
+    expect(shared.holds(own)).to.equal(true);
   });
 });
