@@ -158,8 +158,7 @@ export class RestPolls {
     }
     const { value } = read;
     if (!isOpen()) return nothing;
-    yield* polls.prepare(value, head.peer);
-    return polls.ask(value, head.peer, longestMs, (outcome) => {
+    return yield* polls.ask(value, head.peer, longestMs, (outcome) => {
       if (outcome.kind === 'refused') answered(refusal(outcome.status));
       else if (outcome.kind === 'unchanged') answered(unchanged);
       else
