@@ -81,6 +81,11 @@ interface LoadServerOptions {
 
 /** How often it is looked up to which control planes clients report, in checks: they may subscribe to others. */
 const checksForTargets = 5;
+/**
+ * And with each of so many first messages, as their client may have subscribed only now. The first of them is no report as
+ * a rule. A look takes longer than many reports.
+ */
+const early = 4;
 /** A place of an account. */
 const madeSessions = 'load sessions';
 
@@ -198,6 +203,7 @@ class ClientReports extends ClientStream<ReportingClient> {
   /** To which it reports, and whose they are. */
   sessions: ReadonlySet<SessionLoad> = new Set();
   #targets: readonly LoadTarget[] = [];
+  #messages = 0;
   /** Those for which there was no place: they are looked up again every few seconds, and count as refused once. */
   readonly refused = new WeakSet<LoadTarget>();
   /** Of the sessions, and of the relay. */
@@ -221,9 +227,7 @@ class ClientReports extends ClientStream<ReportingClient> {
   message(bytes: Charged): void {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
-    // It may have subscribed only now.
-    if (!this.isReading && this.client !== undefined && this.client.targets() !== this.#targets)
-      this.choose();
+    if (this.#messages++ < early) this.chooseAgain();
     const start = lengthOfFirstNode(bytes);
     if (bytes.length - start < largeReport) {
       atOnce(this.#report(bytes, start));

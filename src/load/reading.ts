@@ -262,7 +262,7 @@ export class Reading {
 
   /**
    * Reads fields of a row. `isExpected`: it may be another one. It is this one if its key is in the message, and if all
-   * below it is what the last report of this client had in its place. If not, false.
+   * below it is what is expected in its place. If not, false.
    */
   #readFields(id: number, { byTag }: Plan, isExpected: boolean): boolean {
     const reader = this.#reader;
@@ -322,7 +322,7 @@ export class Reading {
     return true;
   }
 
-  /** The row that the last report of this client had in this place, if it is that one. */
+  /** The row that is expected in this place, if it is that one. */
   #readExpected(parent: number, field: RowsField): boolean {
     if (this.#isUnwanted(field)) return true;
     const reader = this.#reader;

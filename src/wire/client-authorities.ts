@@ -4,7 +4,7 @@ import { parseSubjectAltNames, type ShownCertificate, type SubjectAltNames } fro
 import { parseCertificates } from './tls-material.ts';
 import { Intermediates } from './tls-sessions.ts';
 
-/** A longer chain counts as broken. OpenSSL accepts up to a hundred. */
+/** Of what a client shows. OpenSSL accepts up to a hundred. */
 export const maxChainLength = 10;
 /** Of clients; each takes half a KB. */
 const maxKnown = 10_000;

@@ -186,8 +186,9 @@ export abstract class ClientStream<Client> implements StreamHandler {
   }: Readonly<Record<'firstRequestMilliseconds' | 'stalledMilliseconds', number>>): void {
     const now = this.#clock.monotonic();
     const ready = now - this.#openedAt - this.transport.waitedMilliseconds;
-    if (this.client === undefined && ready >= firstRequestMs)
-      this.failFor(noFirstRequest(firstRequestMs, this.peer));
+    // A large request has arrived, and is not read to its end yet.
+    const isSilent = this.client === undefined && this.#turns === undefined;
+    if (isSilent && ready >= firstRequestMs) this.failFor(noFirstRequest(firstRequestMs, this.peer));
     else if (this.#blockedSince !== undefined && now - this.#blockedSince >= stalledMs)
       this.failFor(stalled(stalledMs));
   }

@@ -92,6 +92,23 @@ describe('a large request', () => {
     expect(goes?.peer.account.held).to.equal(0);
   });
 
+  it('of a Fetch call that waits for the turn of its peer has arrived: its time is over for nothing else', () => {
+    const relay = new InMemoryRelay();
+    const peer = testPeer({}, testAccounts({ workPerSecond: 100 }, relay.clock));
+    const [silent, asks] = [relay.sotw(), relay.sotw()].map((client) => {
+      client.peer = peer;
+      relay.relay.fetch(client, typeInfo(type('eds')));
+      return client;
+    });
+    asks?.send('eds', { resourceNames: names });
+    peer.account.spent(60_000);
+    relay.clock.advance(20_000);
+    expect([silent, asks].map((client) => client?.status?.code)).to.deep.equal([
+      Code.DEADLINE_EXCEEDED,
+      undefined,
+    ]);
+  });
+
   it('of a client that goes away is forgotten', () => {
     const relay = new InMemoryRelay();
     const client = relay.delta();

@@ -295,7 +295,7 @@ describe('to whom clients report', () => {
     expect(plane.issued).to.equal(7);
   });
 
-  it('§5c.2 is looked up for each report: none counts for an upstream to which its client is not subscribed', () => {
+  it('§5c.2 is looked up for each early report: none counts for an upstream to which its client is not subscribed', () => {
     const settings: Parameters<typeof setUp>[3] = { clusters: 100 };
     const { clock, plane, stream } = setUp(undefined, undefined, undefined, settings);
     settings.targets = [{ upstream: 'other', parameters: NO_PARAMETERS }];
@@ -306,6 +306,24 @@ describe('to whom clients report', () => {
     stream.send(small);
     clock.advance(1000);
     expect(plane.issued).to.equal(7);
+  });
+
+  it('§5c.2 is looked up every 5 s for later reports, however many come', () => {
+    let looks = 0;
+    const settings = {
+      clusters: 100,
+      get targets() {
+        looks++;
+        return targets;
+      },
+    };
+    const { clock, stream } = setUp(undefined, undefined, undefined, settings);
+    for (let count = 0; count < 3; count++) stream.send(small);
+    const before = looks;
+    for (let count = 0; count < 100; count++) stream.send(small);
+    expect(looks).to.equal(before);
+    clock.advance(5000);
+    expect(looks).to.equal(before + 1);
   });
 
   it('costs as much as a change of subscriptions where a stream changes its node: reading pauses', () => {

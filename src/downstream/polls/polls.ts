@@ -172,26 +172,11 @@ export class Polls {
     return generation === this.#generation;
   }
 
-  /** Opens the class of a poll in turns, so that `ask`, which must follow at once, finds it. Why not, `ask` says. */
-  *prepare(poll: ReadPoll, peer: Peer): InTurns<void> {
-    const { info, selection, client } = poll;
-    if (selection.size < namesPerChange || this.#refusal(poll) !== undefined) return;
-    if (this.#known(poll) !== undefined || this.#refusalOfNew(poll, peer) !== undefined) return;
-    let prepared: (() => void) | undefined;
-    try {
-      prepared = yield* this.#services.prepare(info.url, selection, client.access);
-      if (this.#refusal(poll) === undefined) this.#open(poll, peer);
-    } finally {
-      prepared?.();
-      if (this.#known(poll) === undefined) this.#services.sessions?.release(poll);
-    }
-  }
-
   /**
-   * Calls back once, at once or after so many milliseconds: so long it waits for what is unknown. The function returned
-   * gives the poll up.
+   * Calls back once, at its end or after so many milliseconds: so long it waits for what is unknown. The function
+   * returned gives the poll up.
    */
-  ask(poll: ReadPoll, peer: Peer, milliseconds: number, answered: Answered): () => void {
+  *ask(poll: ReadPoll, peer: Peer, milliseconds: number, answered: Answered): InTurns<() => void> {
     this.#count(poll, peer);
     const answer: Answered = (found) => {
       const outcome = this.#hasMoved(poll, peer) ? refused(moved) : found;
@@ -199,7 +184,7 @@ export class Polls {
       if (outcome.kind === 'unchanged') this.#told(poll, outcome.version, outcome.version);
       answered(outcome);
     };
-    const found = this.#classOf(poll, peer);
+    const found = yield* this.#classOf(poll, peer);
     if (!found.ok) {
       answer(refused(found.error));
       return () => {};
@@ -266,10 +251,31 @@ export class Polls {
     if (error !== undefined) events.nack(info.url, client.nodeId, version, error, peer);
   }
 
-  #known(poll: ReadPoll): PollClass | undefined {
-    if (poll.class?.closed === false) return poll.class;
+  /** A large one is opened in turns. Another poll may open it meanwhile, rules may change, and all may end. */
+  *#classOf(poll: ReadPoll, peer: Peer): InTurns<Result<PollClass, Refusal>> {
+    const { info, selection, client } = poll;
+    const known = this.#known(poll);
+    if (known !== undefined) return known;
+    const costly = this.#refusalOfNew(poll, peer);
+    if (costly !== undefined) return fail(costly);
+    let prepared: (() => void) | undefined;
+    try {
+      if (selection.size >= namesPerChange)
+        prepared = yield* this.#services.prepare(info.url, selection, client.access);
+      return this.#known(poll) ?? this.#open(poll, peer);
+    } finally {
+      prepared?.();
+      if (this.#classes.get(keyOf(poll))?.poll !== poll) this.#services.sessions?.release(poll);
+    }
+  }
+
+  /** Undefined: it may be opened. */
+  #known(poll: ReadPoll): Result<PollClass, Refusal> | undefined {
+    if (this.#ended) return fail(draining);
+    if (!this.isCurrent(poll)) return fail(rulesChanged);
+    if (poll.class?.closed === false) return ok(poll.class);
     const known = this.#classes.get(keyOf(poll));
-    return known?.poll.selection.equals(poll.selection) === true ? known : undefined;
+    return known?.poll.selection.equals(poll.selection) === true ? ok(known) : undefined;
   }
 
   /** Spends what a new class costs, or says why there is none. */
@@ -279,21 +285,6 @@ export class Polls {
     if (!peer.account.change(1 + Math.floor(selection.size / namesPerChange))) return tooFast;
     const taken = this.#services.sessions?.take(poll, peer.account, [poll]);
     return typeof taken === 'string' ? exhausted('upstream_sessions', taken) : undefined;
-  }
-
-  #classOf(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
-    const refusal = this.#refusal(poll);
-    if (refusal !== undefined) return fail(refusal);
-    const known = this.#known(poll);
-    if (known !== undefined) return ok(known);
-    const costly = this.#refusalOfNew(poll, peer);
-    return costly === undefined ? this.#open(poll, peer) : fail(costly);
-  }
-
-  /** One that waited for its peer's turn, or was read in turns, may come after the end or by rules of before. */
-  #refusal(poll: ReadPoll): Refusal | undefined {
-    if (this.#ended) return draining;
-    return this.isCurrent(poll) ? undefined : rulesChanged;
   }
 
   #open(poll: ReadPoll, peer: Peer): Result<PollClass, Refusal> {
@@ -633,9 +624,7 @@ class FetchCall extends ClientStream<ReadPoll> {
       return;
     }
     this.client = read.value;
-    yield* this.#polls.prepare(read.value, peer);
-    if (this.isOver) return;
-    this.#cancel = this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) =>
+    this.#cancel = yield* this.#polls.ask(read.value, peer, this.#milliseconds, (outcome) =>
       this.#answer(read.value, outcome),
     );
   }

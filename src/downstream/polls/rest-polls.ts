@@ -48,6 +48,11 @@ const bytesPerChange = 512 << 10;
 
 type Answered = (answer: HttpAnswer) => void;
 
+interface OpenPoll {
+  /** Its client has not gone. */
+  readonly isOpen: boolean;
+}
+
 interface RestPollsOptions {
   readonly polls: Polls;
   readonly clock: Clock;
@@ -66,8 +71,8 @@ interface RestPollsOptions {
 export class RestPolls {
   readonly #options: RestPollsOptions;
   readonly #bodies: JsonBodies;
-  /** Of large requests and responses. */
-  readonly #large: TimeSlices;
+  /** Large ones: their clients wait a second at most, so not for the responses of others. */
+  readonly #requests: TimeSlices;
   /** Of a connection. */
   readonly #numberOf = numbering();
   readonly #known: LRUCache<string, ReadPoll>;
@@ -89,8 +94,8 @@ export class RestPolls {
       this.#known.purgeStale();
       return this.#known.size > 0;
     });
-    this.#large = new TimeSlices(clock);
-    this.#bodies = new JsonBodies(options, this.#large);
+    this.#requests = new TimeSlices(clock);
+    this.#bodies = new JsonBodies(options);
   }
 
   /** The paths that are served. */
@@ -111,22 +116,17 @@ export class RestPolls {
   /** The function returned gives the poll up. */
   #poll(info: TypeInfo, head: HttpHead, body: Charged, answered: Answered): () => void {
     const poll = { isOpen: true, giveUp: nothing };
-    const turns = this.#ask(info, head, body, answered, () => poll.isOpen);
-    if (body.length < largeRequest) poll.giveUp = atOnce(turns);
-    else void this.#askInSlices(turns, body.length, head, answered, poll);
+    const turns = this.#ask(info, head, body, answered, poll);
+    if (body.length < largeRequest) atOnce(turns);
+    else void this.#takeTurns(turns, body.length, head, answered);
     return () => {
       poll.isOpen = false;
+      turns.return();
       poll.giveUp();
     };
   }
 
-  async #askInSlices(
-    turns: InTurns<() => void>,
-    bytes: number,
-    head: HttpHead,
-    answered: Answered,
-    poll: { readonly isOpen: boolean; giveUp: () => void },
-  ): Promise<void> {
+  async #takeTurns(turns: InTurns<void>, bytes: number, head: HttpHead, answered: Answered): Promise<void> {
     const { account } = head.peer;
     const excess = account.hold(bytes);
     if (excess !== undefined) {
@@ -134,8 +134,7 @@ export class RestPolls {
       return;
     }
     try {
-      poll.giveUp = await this.#large.run((pace) => inSlices(turns, pace), account);
-      if (!poll.isOpen) poll.giveUp();
+      await this.#requests.run((pace) => inSlices(turns, pace), account);
     } catch (error) {
       this.#threw(error, head, answered);
     } finally {
@@ -148,22 +147,20 @@ export class RestPolls {
     head: HttpHead,
     body: Charged,
     answered: Answered,
-    isOpen: () => boolean,
-  ): InTurns<() => void> {
+    poll: OpenPoll & { giveUp: () => void },
+  ): InTurns<void> {
     const { polls } = this.#options;
     const read = yield* this.#read(info, head.peer, body);
     if (!read.ok) {
       answered(refusal(polls.rejected(read.error, head.peer)));
-      return nothing;
+      return;
     }
     const { value } = read;
-    if (!isOpen()) return nothing;
-    yield* polls.prepare(value, head.peer);
-    return polls.ask(value, head.peer, longestMs, (outcome) => {
+    poll.giveUp = yield* polls.ask(value, head.peer, longestMs, (outcome) => {
       if (outcome.kind === 'refused') answered(refusal(outcome.status));
       else if (outcome.kind === 'unchanged') answered(unchanged);
       else
-        this.#answer(value, outcome, head, isOpen).then(answered, (error: unknown) =>
+        this.#answer(value, outcome, head, poll).then(answered, (error: unknown) =>
           this.#threw(error, head, answered),
         );
     });
@@ -192,17 +189,17 @@ export class RestPolls {
   }
 
   async #answer(
-    poll: ReadPoll,
+    asked: ReadPoll,
     outcome: Extract<PollOutcome, { kind: 'response' }>,
     { headers, peer }: HttpHead,
-    isOpen: () => boolean,
+    poll: OpenPoll,
   ): Promise<HttpAnswer> {
     const compressed = takesGzip(headers['accept-encoding']);
     const made = await this.#bodies.of(outcome.response, peer.account, compressed);
     if (!made.ok) return refusal(this.#options.polls.rejected(made.error, peer));
     const bytes = compressed ? await made.value.compressed(peer.account) : made.value.plain;
     // The client may have gone while it was made.
-    if (isOpen()) this.#options.polls.sent(poll, outcome, bytes);
+    if (poll.isOpen) this.#options.polls.sent(asked, outcome, bytes);
     return jsonAnswer(bytes, compressed ? { 'content-encoding': 'gzip', vary } : { vary });
   }
 }
@@ -269,9 +266,9 @@ class JsonBodies {
   /** The JSON of resources, by their hash; without parts it is larger than any body may be. */
   readonly #texts: LRUCache<string, { readonly parts: readonly Buffer[] | undefined }>;
 
-  constructor(options: RestPollsOptions, large: TimeSlices) {
+  constructor(options: RestPollsOptions) {
     this.#options = options;
-    this.#large = large;
+    this.#large = new TimeSlices(options.clock);
     this.#texts = new LRUCache({
       maxSize: textBytes,
       sizeCalculation: ({ parts = [] }) => parts.reduce((sum, { length }) => sum + length, 1),

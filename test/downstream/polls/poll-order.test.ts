@@ -53,19 +53,21 @@ class PollingClient {
     const read = atOnce(polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest'));
     if (!read.ok) throw new Error(read.error.status.message);
     let answer = 'waits';
-    polls.ask(read.value, this.#peer, longest, (outcome) => {
-      if (outcome.kind !== 'response') {
-        answer = outcome.kind === 'unchanged' ? '304' : '503';
-        return;
-      }
-      polls.sent(read.value, outcome, outcome.response.bytes);
-      this.last = outcome.response;
-      const { bytes } = outcome.response;
-      if (takes) this.has.set(key, outcome.response.version);
-      answer = Object.keys(resources(fromBinary(DiscoveryResponseSchema, bytes.subarray(prefixLength))))
-        .toSorted()
-        .join(' ');
-    });
+    atOnce(
+      polls.ask(read.value, this.#peer, longest, (outcome) => {
+        if (outcome.kind !== 'response') {
+          answer = outcome.kind === 'unchanged' ? '304' : '503';
+          return;
+        }
+        polls.sent(read.value, outcome, outcome.response.bytes);
+        this.last = outcome.response;
+        const { bytes } = outcome.response;
+        if (takes) this.has.set(key, outcome.response.version);
+        answer = Object.keys(resources(fromBinary(DiscoveryResponseSchema, bytes.subarray(prefixLength))))
+          .toSorted()
+          .join(' ');
+      }),
+    );
     this.#lab.settle();
     return answer;
   }

@@ -66,16 +66,18 @@ class EnvoyLike {
     const bytes = Buffer.from(toBinary(DiscoveryRequestSchema, message));
     const read = atOnce(polls.read(typeInfo(type(short)), bytes, this.#peer, 'rest'));
     if (!read.ok) throw new Error(read.error.status.message);
-    polls.ask(read.value, this.#peer, longest, (outcome) => {
-      if (outcome.kind !== 'response') return;
-      polls.sent(read.value, outcome, outcome.response.bytes);
-      const answer = fromBinary(DiscoveryResponseSchema, outcome.response.bytes.subarray(prefixLength));
-      this.#has.set(short, outcome.response.version);
-      if (short === 'cds') this.clusters = new Set(Object.keys(resources(answer)));
-      else
-        for (const { value } of answer.resources)
-          this.route = leadsTo.get(Buffer.from(value).toString('hex')) ?? '?';
-    });
+    atOnce(
+      polls.ask(read.value, this.#peer, longest, (outcome) => {
+        if (outcome.kind !== 'response') return;
+        polls.sent(read.value, outcome, outcome.response.bytes);
+        const answer = fromBinary(DiscoveryResponseSchema, outcome.response.bytes.subarray(prefixLength));
+        this.#has.set(short, outcome.response.version);
+        if (short === 'cds') this.clusters = new Set(Object.keys(resources(answer)));
+        else
+          for (const { value } of answer.resources)
+            this.route = leadsTo.get(Buffer.from(value).toString('hex')) ?? '?';
+      }),
+    );
     this.#lab.settle();
   }
 

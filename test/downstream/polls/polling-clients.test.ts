@@ -32,11 +32,13 @@ describe('clients that poll, as they are listed', () => {
     const read = atOnce(polls.read(typeInfo(type(short)), bytes, peer, 'rest'));
     if (!read.ok) throw new Error(read.error.status.message);
     let version = '';
-    polls.ask(read.value, peer, longest, (outcome) => {
-      if (outcome.kind === 'refused') return;
-      ({ version } = outcome);
-      if (outcome.kind === 'response') polls.sent(read.value, outcome, outcome.response.bytes);
-    });
+    atOnce(
+      polls.ask(read.value, peer, longest, (outcome) => {
+        if (outcome.kind === 'refused') return;
+        ({ version } = outcome);
+        if (outcome.kind === 'response') polls.sent(read.value, outcome, outcome.response.bytes);
+      }),
+    );
     lab.settle();
     return version;
   }

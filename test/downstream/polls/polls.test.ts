@@ -8,7 +8,7 @@ import {
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../../src/model/constraints.ts';
-import { atOnce } from '../../../src/model/time-slices.ts';
+import { atOnce, type InTurns } from '../../../src/model/time-slices.ts';
 import { typeInfo } from '../../../src/model/types.ts';
 import { ALLOW_ALL } from '../../../src/security/authorization.ts';
 import { Cursor } from '../../../src/views/cursor.ts';
@@ -42,21 +42,34 @@ class Poller {
     transport: keyof typeof longest = 'rest',
     from = this.#peer,
   ): Asked {
+    const asked = { outcome: undefined };
+    const giveUp = atOnce(this.inTurns(asked, short, request, transport, from));
+    this.lab.settle();
+    return Object.assign(asked, { giveUp });
+  }
+
+  *inTurns(
+    asked: { outcome: PollOutcome | undefined },
+    short: string,
+    request: MessageInitShape<typeof DiscoveryRequestSchema>,
+    transport: keyof typeof longest,
+    from = this.#peer,
+  ): InTurns<() => void> {
     const { polls } = this.lab.relay;
     const bytes = toBinary(
       DiscoveryRequestSchema,
       create(DiscoveryRequestSchema, { node: create(NodeSchema, node()), ...request }),
     );
-    const read = atOnce(polls.read(typeInfo(type(short)), Buffer.from(bytes), from, transport));
-    if (!read.ok) return { outcome: { kind: 'refused', ...read.error }, giveUp: () => {} };
+    const read = yield* polls.read(typeInfo(type(short)), Buffer.from(bytes), from, transport);
+    if (!read.ok) {
+      asked.outcome = { kind: 'refused', ...read.error };
+      return () => {};
+    }
     this.#read = read.value;
-    const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };
-    const giveUp = polls.ask(read.value, from, longest[transport], (outcome) => {
+    return yield* polls.ask(read.value, from, longest[transport], (outcome) => {
       if (asked.outcome !== undefined) throw new Error('answered twice');
       asked.outcome = outcome;
     });
-    this.lab.settle();
-    return Object.assign(asked, { giveUp });
   }
 
   get last(): ReadPoll | undefined {
@@ -389,6 +402,32 @@ describe('polls', () => {
     expect([heldBy(one), heldBy(two)], 'the class is shared').to.deep.equal([0, 0]);
     lab.clock.advance(3_600_000);
     expect([one, two].map(([peer]) => peer?.account.held)).to.deep.equal([0, 0]);
+  });
+
+  it('of thousands of names that are opened in turns at the same time are of one class, and all are answered', () => {
+    const resourceNames = Array.from({ length: 1000 }, (_, at) => `name-${at}`);
+    const accounts = testAccounts({}, lab.clock);
+    const peers = ['127.0.0.1:1', '127.0.0.2:1'].map((address) => testPeer({ address }, accounts));
+    const begun = peers.map((peer) => {
+      const asked: { outcome: PollOutcome | undefined } = { outcome: undefined };
+      return { asked, turns: poller.inTurns(asked, 'eds', { resourceNames }, 'fetch', peer) };
+    });
+    while (begun.filter(({ turns }) => turns.next().done !== true).length > 0);
+    const puts = resourceNames.map((name) => put(type('eds'), name, 'x'.repeat(1000)));
+    lab.says({ type: type('eds'), holder: namedHolder, puts });
+    expect(begun.map(({ asked }) => namesOf(asked.outcome).length)).to.deep.equal([1000, 1000]);
+    expect(lab.upstream.journal.filter((line) => line.startsWith('+'))).to.have.length(1000);
+    lab.clock.advance(3_600_000);
+    expect(peers.map(({ account }) => account.held)).to.deep.equal([0, 0]);
+  });
+
+  it('of thousands of names for which its peer holds too much pays once for the change that is refused', () => {
+    const accounts = testAccounts({ changesPerSecond: 4, heldPerPeer: 1 << 20 }, lab.clock);
+    const peer = testPeer({}, accounts);
+    peer.account.keeps(2 << 20);
+    const resourceNames = Array.from({ length: 1000 }, (_, at) => `name-${at}`);
+    const { outcome } = poller.ask('eds', { resourceNames }, 'fetch', peer);
+    expect(outcome).to.include({ kind: 'refused', reason: 'held_bytes' });
   });
 
   it('changed rules end what was read by the old ones', () => {

@@ -83,6 +83,21 @@ describe('REST polls', () => {
       expect((await large.answer).status).to.equal(503);
     });
 
+    it('wait for no large response that is made for others', async () => {
+      const { lab, ask } = setUp();
+      const peer = testPeer({ address: '10.0.0.1:1' });
+      const first = ask(peer, locators);
+      while (lab.relay.polls.clients.size === 0) await slice(lab);
+      lab.clock.advance(500);
+      expect((await first.answer).status).to.equal(503);
+      ask(testPeer({ address: '10.0.0.2:1' }));
+      lab.full('cds', { large: 'x'.repeat(16 << 20) });
+      await new Promise(setImmediate);
+      ask(peer, locators);
+      await new Promise(setImmediate);
+      expect(lab.events.filter((event) => event === 'request cds subscribe')).to.have.length(3);
+    });
+
     it('whose rules change before they are read are to ask again', async () => {
       const { lab, ask } = setUp();
       const { answer } = ask(testPeer(), locators);
@@ -103,7 +118,8 @@ describe('REST polls', () => {
       const { giveUp } = ask(peer, locators);
       await slice(lab);
       giveUp();
-      while (peer.account.held > 0) await slice(lab);
+      await slice(lab);
+      expect(peer.account.held, 'nothing more is read').to.equal(0);
       expect([lab.relay.polls.clients.size, [...lab.relay.views.all()].length]).to.deep.equal([0, 0]);
     });
   });
