@@ -6,7 +6,6 @@ import type { ClientStream } from '../wire/client-stream.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { denied, exhausted, heldBytes, type Refusal } from '../wire/refusal.ts';
 import { countSelectors, countVersions, type SelectorFields } from '../wire/requests.ts';
-import type { Peer } from '../wire/server-stream.ts';
 import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from './services.ts';
 
 /** One type of a stream. */
@@ -242,9 +241,8 @@ export const tooLarge = (short: string, bytes: number, most: number): Refusal =>
   );
 
 /** What is kept for the peer alone is more than it may be. */
-export function heldTooMuch({ account: { excess } }: Peer): Refusal | undefined {
-  return excess === undefined ? undefined : heldBytes(excess);
-}
+export const heldTooMuch = (excess: string | undefined): Refusal | undefined =>
+  excess === undefined ? undefined : heldBytes(excess);
 
 /**
  * A stream fails before its first response if nothing that it subscribes to is cached and none of its upstreams can be

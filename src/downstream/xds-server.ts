@@ -1,4 +1,5 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
@@ -123,6 +124,10 @@ export interface Route {
 const isAnswered = ({ subscription }: TypeStream): boolean =>
   subscription === undefined || (subscription.resolved && !subscription.pending);
 
+/** It may have something to say that nobody else is told. */
+const isOwnNext = ({ subscription }: TypeStream): boolean =>
+  subscription?.isAlone === true && (subscription.pending || subscription.hasDeferredRemovals);
+
 /** A request whose node was read. `moved`: the node has changed, and with it what the client is. */
 type Arrived = readonly [request: Request, bytes: number, client: ClientContext, moved: boolean];
 
@@ -136,6 +141,8 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   #isReading = false;
   /** Since when its client asks for nothing more, by the clock. */
   #halfClosedAt: number | undefined;
+  /** It waits for room in its peer's account. */
+  #room: Timer | undefined;
   readonly #order: SendOrder;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
@@ -254,7 +261,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (changed) this.failIfUnavailable();
     if (changed || moved) {
       this.failIfRefused();
-      this.failFor(heldTooMuch(this.transport.peer));
+      this.failFor(heldTooMuch(this.peer.account.excess));
     }
     if (this.isOver || this.client?.exempt === true || !(changed || moved || reread)) return;
     this.#quota.spend(changed || moved ? 1 : 0, types);
@@ -282,6 +289,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#services.taps.ended(this);
     this.#server.closed(this);
     this.giveUpReading();
+    this.#room?.cancel();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
     this.#quota.close();
@@ -317,8 +325,20 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   /** Writes what is due, one response at a time: while the client does not read, nothing is queued. */
   pump(): void {
     this.#server.move(this);
-    while (!this.isBlocked && !this.#isReading && !this.isOver) if (!this.#order.sendNext()) break;
+    while (!this.isBlocked && !this.#isReading && !this.isOver && !this.#waitsForPeer())
+      if (!this.#order.sendNext()) break;
     if (this.#halfClosedAt !== undefined && !this.#isReading && this.#types.every(isAnswered)) super.ended();
+  }
+
+  /** What it gets next nobody else does, and its peer has too much of that to read: it gets it when that is read. */
+  #waitsForPeer(): boolean {
+    const { account } = this.peer;
+    if (account.unreadExcess === undefined || !this.#types.some(isOwnNext)) return false;
+    this.#room ??= account.waitForRoom(() => {
+      this.#room = undefined;
+      this.pump();
+    });
+    return true;
   }
 
   send(type: OrderedType, defers: Defers): boolean {
@@ -333,17 +353,12 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
       this.failFor({ ...refusal, logged: refusal.status.message });
       return false;
     }
-    const isOwn = (): boolean => type.subscription?.isShared(response) !== true;
-    const refusal = this.tooMuchUnread;
-    if (refusal !== undefined && isOwn()) {
-      this.failFor(refusal);
-      return false;
-    }
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
     // What many get is charged to nobody.
-    if (!this.write(response.bytes) && isOwn()) this.keepUnread(length);
+    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true)
+      this.keepUnread(length);
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;

@@ -247,6 +247,8 @@ export interface Subscription {
   holdingsOf(version: string, said: ItemState): Iterable<Holding>;
   /** For inspection; the same object for all who see the same, until something changes. */
   readonly missing: readonly MissingEntry[];
+  /** What is taken next is for it alone, or may be. */
+  readonly isAlone: boolean;
   /** Whether others may get the same bytes, of what was just taken. */
   isShared(response: Response): boolean;
   /**

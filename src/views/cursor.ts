@@ -48,12 +48,17 @@ import {
   type CursorStep,
   type EncodedResponse,
   fromNothing,
+  onceAtHead,
   type RetainedResource,
 } from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
+/** What remains of a TTL is told to each client at its time. */
+const showsTtls = onceAtHead((view: View): boolean =>
+  view.items.values().some(({ last }) => isVariant(last.value) && last.value.ttl !== undefined),
+);
 const nothingNew: Move = {
   response: undefined,
   overlay: undefined,
@@ -255,6 +260,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get missing(): readonly MissingEntry[] {
     return this.#view.missing;
+  }
+
+  get isAlone(): boolean {
+    if (!this.#view.isShared || this.#hasOwnStep || this.#retries !== undefined) return true;
+    // What follows a rejection, or says what remains of a TTL, is not kept for others.
+    return this.responses.state === 'ERROR' || (this.encoding.ttl && showsTtls(this.#view));
   }
 
   isShared(response: Response): boolean {
@@ -545,7 +556,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
    */
   #reconcile(defers: Defers): Move {
     const view = this.#view;
-    const deferred = this.#isAlone ? undefined : this.#deferredIds(defers);
+    const deferred = this.#hasOwnStep ? undefined : this.#deferredIds(defers);
     const step = deferred && this.#step(deferred);
     const known = step && view.shared.find(step, this.responses.lastSerial);
     // Others are told the new TTL of what this client has rejected.
@@ -570,7 +581,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   /** Nobody else stands where it does, or something is due to it alone. */
-  get #isAlone(): boolean {
+  get #hasOwnStep(): boolean {
     const isElsewhere = this.#position !== undefined && this.#position.view !== this.#view;
     return isElsewhere || this.#claims !== undefined || this.#due !== undefined;
   }

@@ -20,6 +20,9 @@ export interface AccountBounds {
 /** Of what a peer may have only so many at once: connections, streams, and kinds of calls. */
 export type Place = string;
 
+/** Of a stream or call, while its client has not read what only it gets. */
+export const unreadPlace: Place = 'what it does not read';
+
 /** A peer works for so long before others get their turn, in milliseconds: alone, beside others, and over its rate. */
 const turnMs = { alone: 20, usual: 4, short: 1 };
 /** All peers have so long together in one turn of the event loop: those that wait, then what arrives. */
@@ -223,6 +226,8 @@ export class Account implements Payer {
   #arriving = 0;
   /** What goes on to read from connections of which nothing is read now. */
   readonly #unread = new Set<() => void>();
+  /** What waits until it holds less. */
+  readonly #forRoom = new Set<() => void>();
   /** How many have begun in the last turn, and for how many milliseconds of work each. */
   #reads = 0;
   #readMs = 1;
@@ -310,11 +315,36 @@ export class Account implements Payer {
     const bounded = this.exempt ? 0 : this.#held;
     this.#accounts.bounded += bounded - this.#bounded;
     this.#bounded = bounded;
+    if (bytes <= 0 && this.#forRoom.size > 0) this.#roomMade();
   }
 
   /** Why nothing more may be kept for it; undefined: it may. */
   get excess(): string | undefined {
     return this.exempt ? undefined : this.#excessOf(0);
+  }
+
+  /**
+   * Why no more is written of what only one of its streams or calls gets: some of that is not read, and it holds too much.
+   * Whatever it holds, one may be written: that may be larger than all that it may hold.
+   */
+  get unreadExcess(): string | undefined {
+    return this.count(unreadPlace) === 0 ? undefined : this.excess;
+  }
+
+  /** Runs it in one of the next turns when `unreadExcess` has gone. All that wait are run one after the other. */
+  waitForRoom(run: () => void): Timer {
+    this.#forRoom.add(run);
+    return { cancel: () => this.#forRoom.delete(run) };
+  }
+
+  #roomMade(): void {
+    const [next] = this.#forRoom;
+    if (next === undefined || this.unreadExcess !== undefined) return;
+    this.#forRoom.delete(next);
+    this.wait(() => {
+      next();
+      this.#roomMade();
+    });
   }
 
   /** So many changes of what it polls. False: it makes too many. */

@@ -1,6 +1,7 @@
 import type { Charged, TypeUrl } from '../model/brand.ts';
 import { type Clock, Sweep, type Timer } from '../model/clock.ts';
 import { atOnce, type InTurns } from '../model/time-slices.ts';
+import { unreadPlace } from './accounts.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { faulty, heldBytes, noFirstRequest, noNode, noPlace, type Refusal, stalled } from './refusal.ts';
 import { LastNode } from './requests.ts';
@@ -8,9 +9,6 @@ import type { FaultReason, Peer, ServerStream, StreamHandler } from './server-st
 
 /** How often silent and stalled clients are looked for, in milliseconds. */
 export const overdueCheckMs = 1000;
-
-/** A place of an account. */
-const unreadPlace = 'what it does not read';
 
 /** Who may open a stream of whatever kind, and how many of all kinds there may be. */
 export interface StreamPlaces {
@@ -151,20 +149,10 @@ export abstract class ClientStream<Client> implements StreamHandler {
   protected keepUnread(bytes: number): void {
     if (bytes === this.#unread) return;
     const { account } = this.peer;
-    account.keeps(bytes - this.#unread);
     if (this.#unread === 0) account.enter(unreadPlace);
     else if (bytes === 0) account.leave(unreadPlace);
+    account.keeps(bytes - this.#unread);
     this.#unread = bytes;
-  }
-
-  /**
-   * Why it gets no more of what only it gets: its peer does not read that, and holds too much. Whatever it holds, one may
-   * be written: that may be larger than all that a peer may hold.
-   */
-  protected get tooMuchUnread(): Refusal | undefined {
-    const { account } = this.peer;
-    const excess = account.count(unreadPlace) === 0 ? undefined : account.excess;
-    return excess === undefined ? undefined : heldBytes(excess);
   }
 
   end(status: GrpcStatus): void {

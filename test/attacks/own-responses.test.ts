@@ -53,6 +53,35 @@ describe('responses that only one client gets', () => {
     expect((await relay.memory()).used - used).to.be.below(8 * MB);
   });
 
+  it('wait past limits.max_held_bytes_per_peer until some are read: a fleet of one address gets every update', async () => {
+    using large = new ResourceFiles();
+    const own = Array.from({ length: 8 }, (_, index) => `own-${index}`);
+    const write = (content: string): void =>
+      large.write('eds', new Map(own.map((name) => [name, content.repeat(2 * MB)])));
+    write('0');
+    await using bounded = await RelayProcess.start({
+      upstreams: [large.upstream],
+      limits: { max_held_bytes_per_peer: 5 * MB },
+    });
+    using pool = new ClientPool(bounded.xds);
+    const clients = own.map((name) => ({ name, client: pool.open('delta') }));
+    const hold = (content: string): Promise<void> =>
+      eventually(() => {
+        for (const { name, client } of clients)
+          expect(client.holds.get('eds')?.get(name)?.[0]).to.equal(content);
+      });
+    for (const { name, client } of clients) {
+      client.subscribe('eds', [name]);
+      await eventually(() => expect(client.holds.get('eds')?.size).to.equal(1));
+    }
+    for (const content of ['1', '2']) {
+      write(content);
+      await hold(content);
+    }
+    expect(clients.filter(({ client }) => client.status !== undefined)).to.have.length(0);
+    expect(await bounded.metric('downstream_rejected_total', 'held_bytes')).to.be.oneOf([0, Number.NaN]);
+  });
+
   const fields = { node, typeUrl: type('cds') };
   const messages = {
     delta: toBinary(

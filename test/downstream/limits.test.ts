@@ -6,10 +6,12 @@ import {
   type DeltaClient,
   InMemoryRelay,
   namedHolder,
+  node,
   put,
   resources,
   type SotwClient,
   type,
+  wildcardHolder,
 } from '../support/in-memory-relay.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { locator } from '../support/variants.ts';
@@ -456,37 +458,146 @@ describe('limits', () => {
     });
   });
 
-  it('max_held_bytes_per_peer: a change that each client of a peer gets alone, and none reads, ends those past it', () => {
-    const relay = new InMemoryRelay();
-    const accounts = testAccounts({ heldPerPeer: 1 << 20 });
-    const clients = ['10.0.0.1:1', '10.0.0.2:1'].flatMap((address) =>
-      Array.from({ length: 5 }, (_, index) => {
-        const client = relay.delta();
-        client.peer = testPeer({ address }, accounts);
-        client.blocked = address !== '10.0.0.2:1';
-        client.send('eds', { resourceNamesSubscribe: [`${address} ${index}`] });
-        return client;
-      }),
-    );
-    const says = (content: string): void => {
-      const large = content.repeat(300 << 10);
-      const puts = ['10.0.0.1:1', '10.0.0.2:1'].flatMap((address) =>
-        [0, 1, 2, 3, 4].map((index) => put(type('eds'), `${address} ${index}`, large)),
+  describe('max_held_bytes_per_peer: what each client of a peer gets alone', () => {
+    const fleet = (relay: InMemoryRelay) => {
+      const turns: (() => void)[] = [];
+      const accounts = testAccounts({ heldPerPeer: 1 << 20 }, relay.clock, (run) => turns.push(run));
+      const clients = ['10.0.0.1:1', '10.0.0.2:1'].flatMap((address) =>
+        Array.from({ length: 5 }, (_, index) => {
+          const client = relay.delta();
+          client.peer = testPeer({ address }, accounts);
+          client.blocked = address !== '10.0.0.2:1';
+          client.send('rds', { resourceNamesSubscribe: [`${address} ${index}`] });
+          client.send('eds', { resourceNamesSubscribe: [`${address} ${index}`] });
+          return client;
+        }),
       );
-      relay.says({ type: type('eds'), holder: namedHolder, puts });
+      return {
+        slow: clients.slice(0, 5),
+        quick: clients.slice(5),
+        account: testPeer({ address: '10.0.0.1:1' }, accounts).account,
+        says: (content: string, short = 'eds'): void => {
+          const large = content.repeat(300 << 10);
+          const puts = ['10.0.0.1:1', '10.0.0.2:1'].flatMap((address) =>
+            [0, 1, 2, 3, 4].map((index) => put(type(short), `${address} ${index}`, large)),
+          );
+          relay.says({ type: type(short), holder: namedHolder, puts });
+        },
+        turn: (): void => {
+          while (turns.length > 0) for (const run of turns.splice(0)) run();
+        },
+      };
     };
-    says('1');
-    const full = clients.slice(2, 5);
-    for (const { status } of full) {
-      expect(status?.code).to.equal(8);
-      expect(status?.message).to.match(/10.0.0.1 would hold .*limits.max_held_bytes_per_peer/);
-    }
-    expect(relay.events.filter((event) => event === 'rejected held_bytes')).to.have.length(full.length);
-    for (const client of clients) client.unblock();
-    says('2');
-    const left = clients.filter(({ status }) => status === undefined);
-    expect(left.map((client) => client.received().length)).to.deep.equal(left.map(() => 2));
-    expect(left).to.have.length(7);
+    const counts = (clients: readonly DeltaClient[]) => clients.map(({ inbox }) => inbox.length);
+
+    it('waits past it until the peer has read what it was sent, and ends no stream', () => {
+      const relay = new InMemoryRelay();
+      const { slow, quick, account, says, turn } = fleet(relay);
+      const { held } = account;
+      for (let update = 1; update <= 3; update++) {
+        says(String(update));
+        turn();
+        expect(counts(quick)).to.deep.equal([1, 1, 1, 1, 1]);
+        expect(counts(slow).filter((count) => count === 0)).to.have.length.above(0);
+        // All read, each after all the others.
+        for (let reads = 0; reads < 5; reads++) {
+          for (const client of slow) {
+            if (client.inbox.length > 0) client.unblock();
+            client.blocked = true;
+            expect(account.held).to.be.below(1.6 * (1 << 20));
+            turn();
+          }
+        }
+        for (const client of [...slow, ...quick])
+          expect(
+            client.received().map((response) => Object.values(resources(response))[0]?.[0]),
+          ).to.deep.equal([String(update)]);
+      }
+      expect([...slow, ...quick].filter(({ status }) => status !== undefined)).to.deep.equal([]);
+      expect(relay.events.filter((event) => event.startsWith('rejected'))).to.deep.equal([]);
+      expect(account.held).to.equal(held);
+    });
+
+    it('comes in order when it has waited, and what is newest of it', () => {
+      const relay = new InMemoryRelay();
+      const { slow, says, turn } = fleet(relay);
+      const last = slow.at(-1);
+      says('1');
+      says('1', 'rds');
+      says('2');
+      expect(last?.inbox).to.have.length(0);
+      for (const client of slow) client.unblock();
+      turn();
+      const said = last?.received().map((one) => [one.typeUrl, Object.values(resources(one))[0]?.[0]]);
+      expect(said).to.deep.equal([
+        [type('eds'), '2'],
+        [type('rds'), '1'],
+      ]);
+    });
+
+    it('comes one by one if they never read: each ends by stalled_timeout, and the next has its turn', () => {
+      const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 60_000 } });
+      const { slow, account, says, turn } = fleet(relay);
+      says('1');
+      const before = counts(slow);
+      expect(before.filter((count) => count === 0)).to.have.length.within(1, 3);
+      for (let minute = 0; minute < 5; minute++) {
+        relay.clock.advance(61_000);
+        turn();
+        expect(account.held).to.be.below(1.6 * (1 << 20));
+      }
+      for (const { status } of slow) expect(status?.message).to.contain('stalled_timeout');
+      expect(account.held).to.equal(0);
+    });
+
+    it('is not what others share, but what one of them has rejected, or has a TTL, is', () => {
+      const relay = new InMemoryRelay();
+      const { slow, says, turn } = fleet(relay);
+      const sharing = (short: string, features: readonly string[] = []): DeltaClient => {
+        const client = relay.delta();
+        client.peer = slow[0]?.peer ?? client.peer;
+        client.send(short, { resourceNamesSubscribe: ['*'], node: node({}, features) });
+        return client;
+      };
+      const lasting = (content: string, ttlMilliseconds?: number): void =>
+        relay.says({
+          type: type('lds'),
+          holder: wildcardHolder,
+          puts: [{ ...put(type('lds'), 'l', content), ttlMilliseconds }],
+        });
+      const [takes, rejects] = [sharing('cds'), sharing('cds')];
+      const timed = ['xds.config.supports-resource-ttl'];
+      const [told, other] = [sharing('lds', timed), sharing('lds', timed)];
+      relay.full('cds', { c: '1' });
+      takes.ack('cds', takes.one());
+      rejects.nack('cds', rejects.one());
+      lasting('1');
+      told.ack('lds', told.one());
+      other.ack('lds', other.one());
+      says('1');
+      turn();
+      relay.full('cds', { c: '2' }, '2');
+      lasting('2');
+      expect(counts([takes, rejects, told, other])).to.deep.equal([1, 0, 1, 1]);
+      lasting('3', 60_000);
+      expect(counts([told, other])).to.deep.equal([1, 1]);
+      for (let reads = 0; reads < 3; reads++) {
+        for (const client of slow) if (client.inbox.length > 0) client.unblock();
+        turn();
+      }
+      expect(counts([takes, rejects, told, other])).to.deep.equal([1, 1, 2, 2]);
+    });
+
+    it('one that goes while it waits leaves its turn to the next', () => {
+      const relay = new InMemoryRelay();
+      const { slow, says, turn } = fleet(relay);
+      says('1');
+      const waiting = slow.filter(({ inbox }) => inbox.length === 0);
+      for (const client of waiting.slice(0, -1)) client.disconnect();
+      for (const client of slow) if (client.inbox.length > 0) client.unblock();
+      turn();
+      expect(counts(waiting)).to.deep.equal(waiting.map((_, index) => (index < waiting.length - 1 ? 0 : 1)));
+    });
   });
 
   it('max_response_bytes: a stream that ends by a response is sent and counted no other', () => {

@@ -295,7 +295,7 @@ export class Polls {
     const opened = new PollClass(key, poll, peer, this.#services, this.#responses);
     this.#classes.set(key, opened);
     this.#names += selection.size;
-    const held = heldTooMuch(peer);
+    const held = heldTooMuch(peer.account.excess);
     if (held !== undefined) {
       this.#end(key);
       return fail(held);
@@ -634,7 +634,7 @@ class FetchCall extends ClientStream<ReadPoll> {
       this.end(outcome.kind === 'refused' ? outcome.status : ended);
       return;
     }
-    this.failFor(this.tooMuchUnread);
+    this.failFor(heldTooMuch(this.peer.account.unreadExcess));
     if (this.isOver) return;
     const { bytes } = outcome.response;
     this.#polls.sent(poll, outcome, bytes);
