@@ -161,7 +161,7 @@ export class Rollout {
 
   /** A canary has answered something, or a check. */
   answered(): void {
-    if (this.#waits || this.#needed.dependsOnClients) this.#settling.touch();
+    if (this.#waits || (!this.#isOver && this.#needed.dependsOnClients)) this.#settling.touch();
   }
 
   /** What of an upstream's removals waits because it is too much. */
@@ -347,6 +347,11 @@ export class Rollout {
     return !this.#isOver && this.#judged.waiting.names.length > 0;
   }
 
+  get #goesOn(): boolean {
+    const goesOn = this.#queues || this.canaries.areExpected || this.#needed.dependsOnClients;
+    return goesOn && !this.#isOver;
+  }
+
   /** What was found bad before the start, and since. */
   #found(): readonly Verdict[] {
     const before = this.#verdicts.restored();
@@ -385,9 +390,8 @@ export class Rollout {
     // They are told of the state.
     checks?.waiting(this.#waits && this.#settings !== undefined);
     if (!this.#waits) this.#overAt(now);
-    if (this.#queues && !this.#unqueue()) nextAt = now + moveMs;
-    else if (!this.#waits && !this.canaries.areExpected && !this.#queues && !this.#needed.dependsOnClients)
-      return;
+    if (this.#queues && !this.#isOver && !this.#unqueue()) nextAt = now + moveMs;
+    else if (!this.#waits && !this.#goesOn) return;
     this.#timer = clock.after(nextAt - now, () => this.#look());
   }
 

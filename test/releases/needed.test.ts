@@ -272,6 +272,20 @@ describe('what upstream removes, and what is discarded or frozen refers to', () 
           world.clock.advance(1000);
           expect(world.canaries()).to.equal('old new other a');
         });
+
+      for (const [what, asks] of [
+        ['a client answers', (rollout: Rollout) => rollout.answered()],
+        ['an operator asks', (rollout: Rollout) => rollout.objectionTo(undefined)],
+      ] as const)
+        it(`nothing is looked at any more while the relay drains, although ${what}`, () => {
+          const world = left();
+          world.rollout.stop();
+          asks(world.rollout);
+          world.store.addInterest(interest);
+          world.says(rds, route);
+          world.clock.advance(1000);
+          expect(world.canaries()).to.equal('new other a');
+        });
     });
 
     it('what their route leads to is not removed either', () => {

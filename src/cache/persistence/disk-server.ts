@@ -28,8 +28,8 @@ export type DiskRequest<O extends Operation = Operation> = {
 
 /**
  * Does what it is asked, on the thread that may wait for a disk. In this order: open; read until there is no more, or not
- * at all; any number of (begin, put…, commit); close. One at a time, and each may throw. Where one fails, a transaction
- * that was begun is taken back.
+ * at all; any number of (begin, put…, commit); close. One at a time, and each may throw. Where one fails, or another one
+ * begins, a transaction that was begun is taken back.
  */
 export class DiskServer {
   readonly #directory: string;

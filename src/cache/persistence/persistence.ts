@@ -240,49 +240,37 @@ export class Persistence {
       const { revision = 0 } = readState(opened.value.state ?? '') ?? {};
       this.#floor = Math.max(revision, this.#floor);
     }
-    const all: Dirt[] = [];
-    const written = await this.#transact(store, all);
+    const taken = this.journal.take();
+    const written = await this.#transact(store, taken);
     if (written.ok) return undefined;
-    for (const taken of all) this.journal.putBack(taken);
+    // What was taken behind everything is part of it.
+    this.journal.putBack(taken);
     return written.error;
   }
 
-  /** `all`: gets what is taken. */
-  async #transact(store: Store, all: Dirt[]): Promise<Result<unknown, DiskError>> {
+  async #transact(store: Store, first: Dirt): Promise<Result<unknown, DiskError>> {
     const { disk } = this.#options;
     const added = new Set<string>();
-    const take = () => {
-      const taken = this.journal.take();
-      all.push(taken);
-      return {
-        everything: taken.everything,
-        rows: rowsOf(store.tables, taken, this.#excluded, this.#history),
-      };
-    };
-    const begin = (everything: boolean) => {
+    const rowsIn = (dirt: Dirt) => rowsOf(store.tables, dirt, this.#excluded, this.#history);
+    const put = async ({ everything }: Dirt, rows: Iterable<SnapshotRow>, isBegun = false) => {
       if (everything) for (const digests of [this.#payloads, added]) digests.clear();
-      return disk.begin(everything);
-    };
-    const put = async (rows: Iterable<SnapshotRow>): Promise<Result<unknown, DiskError>> => {
+      const begun = isBegun && !everything ? ok(undefined) : await disk.begin(everything);
+      if (!begun.ok) return begun;
       for (const part of encode(rows, this.#payloads, added, this.#times)) {
         const done = await disk.put(part);
         if (!done.ok) return done;
       }
-      return ok(undefined);
+      return begun;
     };
-    let last = take();
-    const isWhole = last.everything;
-    if (isWhole) {
-      const begun = await begin(true);
-      const read = begun.ok ? await put(last.rows) : begun;
+    let last = first;
+    if (first.everything) {
+      const read = await put(first, rowsIn(first));
       if (!read.ok) return read;
-      last = take();
+      last = this.journal.take();
     }
-    // What is committed is of this moment.
-    const [rows, now] = [[...last.rows], stateText(this.#state())];
-    // More may have changed meanwhile than is listed.
-    const begun = isWhole && !last.everything ? ok(undefined) : await begin(last.everything);
-    const written = begun.ok ? await put(rows) : begun;
+    // What is committed is of this moment. More may have changed meanwhile than is listed.
+    const [rows, now] = [[...rowsIn(last)], stateText(this.#state())];
+    const written = await put(last, rows, last !== first);
     if (!written.ok) return written;
     const dropped = await disk.commit(now);
     if (!dropped.ok) return dropped;

@@ -60,13 +60,12 @@ export class DeltaType extends SubscribedType {
     for (const variant of confirmed) variant.confirmed = true;
     this.sweepPending = confirmed.length < lasting.length;
     if (!resumed) return;
-    for (const subscription of this.subscriptions.active) {
-      if (!subscription.resolved) continue;
-      subscription.resolvedOnThisStream =
-        subscription.kind === 'name'
-          ? this.covered(subscription).some((variant) => variant.confirmed)
-          : !this.sweepPending;
-    }
+    for (const one of this.subscriptions.active)
+      if (one.kind === 'name')
+        one.resolvedOnThisStream = one.resolved && this.covered(one).some(({ confirmed }) => confirmed);
+    // A suspended one that comes back needs no answer either.
+    for (const one of this.subscriptions.collections())
+      one.resolvedOnThisStream = one.resolved && !this.sweepPending;
   }
 
   /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */

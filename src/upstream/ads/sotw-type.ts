@@ -372,6 +372,12 @@ export class SotwType extends SubscribedType {
     return this.isFailing(name) || this.#unknownAbove.has(name);
   }
 
+  /** It, or what may show it. */
+  #hasErrorOver(name: ResourceName): boolean {
+    const glob = parentGlob(name);
+    return this.#hasError(name) || this.#hasError(WILDCARD) || (glob !== undefined && this.#hasError(glob));
+  }
+
   /** Where absence means nothing, an error does not remove either. */
   #resolveNotFound(notFound: ReadonlyMap<ResourceName, readonly ResourceError[]>): void {
     for (const [name, errors] of notFound) {
@@ -403,9 +409,10 @@ export class SotwType extends SubscribedType {
     const { subscriptions } = this;
     for (const subscription of [...subscriptions.unresolved]) {
       const { kind, requestNumber, failed, selector } = subscription;
-      const isLacking = !this.#hasError(selector);
-      if (subscription.anyResponseAnswers && isLacking) this.resolve(subscription);
-      else if (kind === 'name') subscription.responseSeen = requestNumber > 0 && isLacking && !failed;
+      // An error for its glob or for everything keeps what is cached, and is no answer.
+      const mayExist = this.#hasErrorOver(selector) && (this.#hasError(selector) || this.holds(subscription));
+      if (subscription.anyResponseAnswers && !mayExist) this.resolve(subscription);
+      else if (kind === 'name') subscription.responseSeen = requestNumber > 0 && !mayExist && !failed;
     }
     for (const subscription of subscriptions.named('*'))
       if (subscription.anyResponseAnswers) subscription.resolvedOnThisStream = true;
@@ -448,10 +455,7 @@ export class SotwType extends SubscribedType {
 
   /** Whether it may be there although this response does not have it. */
   #mayStillExist({ name, constraints }: Identity, presentOf: PresentOf): boolean {
-    const glob = parentGlob(name);
-    const hasFailed =
-      this.#hasError(name) || this.#hasError(WILDCARD) || (glob !== undefined && this.#hasError(glob));
-    if (hasFailed && !this.#isReplaced({ name, constraints }, presentOf)) return true;
+    if (this.#hasErrorOver(name) && !this.#isReplaced({ name, constraints }, presentOf)) return true;
     // A resource that this stream delivered and a later response lacks is removed, even if its wildcard is not
     // resolved yet. Where names are updated by themselves, the response may be older than the glob.
     const known = this.acked.get(name, constraints.key);

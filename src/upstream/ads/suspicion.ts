@@ -109,9 +109,10 @@ export class Suspicion {
   /** The relay itself closed the stream: that says nothing about the requests. */
   closed(streamId: StreamId, now: number): void {
     const stream = this.#stream(streamId);
-    if (stream.openedAt === undefined) return;
+    const { openedAt } = stream;
+    if (openedAt === undefined) return;
     stream.openedAt = undefined;
-    for (const group of this.#groupsOn(streamId)) this.#prove(group, now);
+    for (const group of this.#groupsOn(streamId)) this.#prove(group, openedAt, now);
   }
 
   /** How long an isolated stream must last before its types return to the usual ones; undefined: it is a usual one. */
@@ -132,12 +133,12 @@ export class Suspicion {
   /** A stream has ended. Returns what moves to other streams. */
   ended(streamId: StreamId, how: StreamEnd, reason: string, now: number): readonly Relocation[] {
     const stream = this.#stream(streamId);
-    const lived = stream.openedAt === undefined ? 0 : now - stream.openedAt;
+    const { openedAt = now } = stream;
     stream.openedAt = undefined;
-    stream.quickEnds = lived >= this.#stableAfterMs ? 0 : stream.quickEnds + 1;
+    stream.quickEnds = now - openedAt >= this.#stableAfterMs ? 0 : stream.quickEnds + 1;
     const { quickEnds } = stream;
     const groups = this.#groupsOn(streamId);
-    for (const group of groups) this.#prove(group, now);
+    for (const group of groups) this.#prove(group, openedAt, now);
     if (this.#services === 'PER_TYPE' || (how === 'lost' && quickEnds < suspiciousRepeats)) return [];
     const suspects = suspectsAmong(groups, isIsolated(streamId) || quickEnds >= suspiciousRepeats);
     return isIsolated(streamId)
@@ -145,16 +146,15 @@ export class Suspicion {
       : this.#isolate(groups, suspects, quickEnds, reason, now);
   }
 
-  #prove(group: SubscriptionGroup, now: number): void {
-    const { unproven, streamId } = group;
-    if (unproven === undefined) return;
+  /** Its stream has ended, or was closed. */
+  #prove(group: SubscriptionGroup, openedAt: number, now: number): void {
+    const { unproven, streamId, cameAt } = group;
     const isHome = !isIsolated(streamId);
+    if (isHome && now - Math.max(openedAt, cameAt) >= this.#apartMs(group)) group.isolations = 0;
+    if (unproven === undefined) return;
     const soon = unproven.answered && isHome;
     const enough = soon ? Math.min(answeredProofMs, this.#stableAfterMs) : this.#stableAfterMs;
-    const lived = now - unproven.at;
-    if (lived < enough) return;
-    group.unproven = undefined;
-    if (isHome && lived >= this.#apartMs(group)) group.isolations = 0;
+    if (now - unproven.at >= enough) group.unproven = undefined;
   }
 
   /**
@@ -208,6 +208,7 @@ export class Suspicion {
     return groups.map((group) => {
       const { type, streamId: from } = group;
       group.streamId = to;
+      group.cameAt = now;
       group.unproven = { at: now, answered: false };
       return { type, from, to };
     });
@@ -221,7 +222,7 @@ export class Suspicion {
     this.#groups.dropUnused(({ interests, home }) => interests === 0 && isForUnknownTypes(home));
     const other = this.#group(type, role === 'named' ? 'wildcard' : 'named');
     const home = homeOf(type, other?.home, this.#services);
-    const group = new SubscriptionGroup(type, role, home);
+    const group = new SubscriptionGroup(type, role, home, now);
     if (this.#services === 'AGGREGATED' && this.#isHomeUnstable(home, now)) {
       group.streamId =
         this.#unopened(group) ?? this.#streamForIsolation([group]) ?? this.#joined([group]) ?? home;
@@ -322,6 +323,8 @@ class SubscriptionGroup {
   /** One of the usual streams. */
   readonly home: StreamId;
   streamId: StreamId;
+  /** Since when it is on that stream. */
+  cameAt: number;
   /** Interests. */
   interests = 0;
   /** It was requested for the first time, and no stream has lasted long enough with it yet. */
@@ -330,7 +333,8 @@ class SubscriptionGroup {
   isolations = 0;
   suspected: { readonly since: number; reason: string } | undefined;
 
-  constructor(type: TypeUrl, role: Role, home: StreamId) {
+  constructor(type: TypeUrl, role: Role, home: StreamId, now: number) {
+    this.cameAt = now;
     this.type = type;
     this.role = role;
     this.home = home;

@@ -240,6 +240,27 @@ describe('what is written when', () => {
       expect(cache.persistence.lagSeconds).to.equal(0);
     });
 
+  it('what waits since everything could not be written has waited since then', async () => {
+    disk.error = { kind: 'io', message: 'gone' };
+    cache.store.apply(says('cds', { resources: { a: '1' } }));
+    await pass(100);
+    disk.hold();
+    await pass(1000);
+    await pass(10_000);
+    cache.store.apply(says('cds', { resources: { a: '2' } }));
+    while (cache.failures.length < 2) {
+      disk.release();
+      disk.hold();
+      await turn();
+    }
+    expect(cache.persistence.lagSeconds).to.be.above(11);
+    disk.error = undefined;
+    disk.release();
+    await pass(10_000);
+    expect(disk.transactions.map(({ contents }) => contents.length)).to.deep.equal([1]);
+    expect(disk.transactions[0]?.contents.join()).to.contain('2');
+  });
+
   it('a file that proves damaged is set aside', async () => {
     disk.error = { kind: 'corrupt', message: 'malformed' };
     cache.store.apply(says('cds', { resources: { a: '1' } }));

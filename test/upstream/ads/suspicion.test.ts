@@ -219,6 +219,27 @@ describe('which stream asks what', () => {
     expect(setting.open(6).suspicion.probation(6)).to.equal(well);
   });
 
+  for (const [what, live] of [
+    [
+      'its stream ended soon after it came',
+      (one: Setting) => [one.at(70).end(0), one.open(0).at(1000).end(0), one.open(0)],
+    ],
+    ['it is asked for something new all the time', (one: Setting) => one.at(995).ask('sds')],
+  ] as const)
+    it(`is apart for the shortest time again once it has lived well, although ${what}`, () => {
+      const setting = running();
+      setting.ask('sds');
+      for (const from of [4, 5]) {
+        setting.end(0);
+        setting.open(from).survive(from);
+        setting.open(0);
+      }
+      live(setting.answer(0, 'sds'));
+      setting.ask('sds');
+      expect(setting.at(1000).end(0)).to.deep.equal(['sds 0→6']);
+      expect(setting.open(6).suspicion.probation(6)).to.equal(well);
+    });
+
   it('is apart no longer for it when a control plane that is away refuses it many times', () => {
     const setting = running();
     setting.ask('sds');
