@@ -275,8 +275,15 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
 
   override failIfOverdue(times: Parameters<ClientStream<ClientContext>['failIfOverdue']>[0]): void {
     super.failIfOverdue(times);
+    const { account } = this.peer;
+    // What all peers together hold may have become less.
+    if (this.#room !== undefined && !account.mustWaitForRoom) this.pump();
     const since = this.#halfClosedAt ?? Number.POSITIVE_INFINITY;
-    if (this.#services.clock.monotonic() - since >= times.firstRequestMilliseconds) super.ended();
+    const isOverdue = this.#services.clock.monotonic() - since >= times.firstRequestMilliseconds;
+    // A stream that stalls makes room when it is closed, a little after its time.
+    const isStuck = isOverdue || account.fullMilliseconds >= 2 * times.stalledMilliseconds;
+    if (isStuck && this.#room !== undefined) this.failFor(heldTooMuch(account.unreadExcess));
+    if (isOverdue) super.ended();
   }
 
   override drained(): void {
@@ -333,7 +340,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   /** What it gets next nobody else does, and its peer has too much of that to read: it gets it when that is read. */
   #waitsForPeer(): boolean {
     const { account } = this.peer;
-    if (account.unreadExcess === undefined || !this.#types.some(isOwnNext)) return false;
+    if (!account.mustWaitForRoom || !this.#types.some(isOwnNext)) return false;
     this.#room ??= account.waitForRoom(() => {
       this.#room = undefined;
       this.pump();

@@ -264,6 +264,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get isAlone(): boolean {
     if (!this.#view.isShared || this.#hasOwnStep || this.#retries !== undefined) return true;
+    // What it has besides, nobody else may have (`SharedResponses.holds`).
+    if (this.#position?.overlay !== undefined) return true;
     // What follows a rejection, or says what remains of a TTL, is not kept for others.
     return this.responses.state === 'ERROR' || (this.encoding.ttl && showsTtls(this.#view));
   }

@@ -162,7 +162,7 @@ export class SharedResponses {
   /** The last one is kept, and of those before what has room. */
   add(step: CursorStep, composed: Composed): void {
     const known = this.#known.filter((each) => !sameStep(each.step, step));
-    known.push({ step, composed, isShared: step.overlay === undefined });
+    known.push({ step, composed, isShared: step.overlay === undefined && step.deferred === '' });
     let bytes = known.reduce((total, each) => total + bytesOf(each.composed), 0);
     // Streams that stall at many different revisions must not make this long, or large.
     while (known.length > maxShared || (known.length > 1 && bytes > maxSharedBytes))

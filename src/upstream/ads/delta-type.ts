@@ -59,13 +59,13 @@ export class DeltaType extends SubscribedType {
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
     this.sweepPending = confirmed.length < lasting.length;
+    // A suspended one that comes back needs no answer either, but to another endpoint it does.
+    for (const one of this.subscriptions.collections())
+      one.resolvedOnThisStream = resumed && one.resolved && !this.sweepPending;
     if (!resumed) return;
     for (const one of this.subscriptions.active)
       if (one.kind === 'name')
         one.resolvedOnThisStream = one.resolved && this.covered(one).some(({ confirmed }) => confirmed);
-    // A suspended one that comes back needs no answer either.
-    for (const one of this.subscriptions.collections())
-      one.resolvedOnThisStream = one.resolved && !this.sweepPending;
   }
 
   /** What needs no answer on a new stream to the same endpoint: it goes into initial_resource_versions. */
