@@ -2,6 +2,7 @@ import { expect } from 'chai';
 import { TypeTable } from '../../src/cache/type-table.ts';
 import { transaction } from '../../src/model/transaction.ts';
 import { typeInfo } from '../../src/model/types.ts';
+import { unreadPlace } from '../../src/wire/accounts.ts';
 import {
   type DeltaClient,
   InMemoryRelay,
@@ -548,6 +549,34 @@ describe('limits', () => {
       }
       for (const { status } of slow) expect(status?.message).to.contain('stalled_timeout');
       expect(account.held).to.equal(0);
+    });
+
+    it('waits for no longer than twice stalled_timeout if nothing is read meanwhile', () => {
+      const relay = new InMemoryRelay({ limits: { stalledMilliseconds: 60_000 } });
+      const { slow, quick, account, says } = fleet(relay);
+      // What reads a little each minute never stalls.
+      account.enter(unreadPlace);
+      account.keeps(2 << 20);
+      says('1');
+      expect(counts(slow)).to.deep.equal([0, 0, 0, 0, 0]);
+      relay.clock.advance(119_000);
+      for (const { status } of slow) expect(status).to.equal(undefined);
+      relay.clock.advance(2000);
+      for (const { status } of slow) expect(status?.message).to.contain('max_held_bytes_per_peer');
+      expect(relay.events.filter((event) => event.startsWith('rejected held_bytes'))).to.have.length(5);
+      for (const { status } of quick) expect(status).to.equal(undefined);
+    });
+
+    it('is looked for each second, as other peers make room too', () => {
+      const relay = new InMemoryRelay();
+      const { slow, account, says } = fleet(relay);
+      account.enter(unreadPlace);
+      account.keeps(2 << 20);
+      says('1');
+      account.leave(unreadPlace);
+      expect(counts(slow)).to.deep.equal([0, 0, 0, 0, 0]);
+      relay.clock.advance(1000);
+      expect(Math.max(...counts(slow))).to.equal(1);
     });
 
     it('is not what others share, but what one of them has rejected, or has a TTL, is', () => {

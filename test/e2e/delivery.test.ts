@@ -39,6 +39,16 @@ for (const workers of cases(0, 2)) {
     let relay: RelayProcess;
     let connections: Connections;
     const admin = (): readonly string[] => ['--admin', `http://${relay.admin}`];
+    /** It has shown something. */
+    const tappingAll = async (): Promise<Process> => {
+      const tapping = new Process(distributary('tap', ...admin()));
+      let content = 1;
+      await eventually(() => {
+        files.write('cds', new Map([['shop', String(++content)]]));
+        expect(linesOf(tapping.lines)).not.to.deep.equal([]);
+      });
+      return tapping;
+    };
 
     beforeEach(async () => {
       files = new ResourceFiles();
@@ -132,23 +142,19 @@ for (const workers of cases(0, 2)) {
     if (workers > 0)
       it('tap of all clients ends with an error when a worker ends: it would show those of the others alone', async () => {
         await open('tapped');
-        const tapping = new Process(distributary('tap', ...admin()));
-        let content = 1;
-        await eventually(() => {
-          files.write('cds', new Map([['shop', String(++content)]]));
-          expect(linesOf(tapping.lines)).not.to.deep.equal([]);
-        });
+        const tapping = await tappingAll();
         signalTo(await firstWorker(), 'SIGKILL');
         expect(await tapping.exited).to.equal(1);
         expect(tapping.lines.join('\n')).to.include('a worker has exited: tap again to see all clients');
 
         // As long as it starts, its clients would be missing for good: it is killed whenever it is there again.
         const seen = new AbortController();
+        let later = 0;
         const killing = (async () => {
           while (!seen.signal.aborted) {
             const pid = await firstWorker();
             if (pid > 0) signalTo(pid, 'SIGKILL');
-            files.write('cds', new Map([['shop', String(++content)]]));
+            files.write('cds', new Map([['shop', `later ${++later}`]]));
             await sleep(20);
           }
         })();
@@ -190,12 +196,7 @@ for (const workers of cases(0, 2)) {
 
     it('tap exits 0 when the relay drains', async () => {
       await open('tapped');
-      const tapping = new Process(distributary('tap', ...admin()));
-      let content = 1;
-      await eventually(() => {
-        files.write('cds', new Map([['shop', String(++content)]]));
-        expect(linesOf(tapping.lines)).not.to.deep.equal([]);
-      });
+      const tapping = await tappingAll();
       await relay.stop();
       expect(await tapping.exited, tapping.output).to.equal(0);
       expect(linesOf(tapping.lines).at(-1)?.event).to.equal('ENDED');

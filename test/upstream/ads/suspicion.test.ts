@@ -73,6 +73,18 @@ function running(): Setting {
   return setting.at(60);
 }
 
+/** SDS has ended its usual stream twice, and is on it again. */
+function apartTwice(): Setting {
+  const setting = running();
+  setting.ask('sds');
+  for (const from of [4, 5]) {
+    setting.end(0);
+    setting.open(from).survive(from);
+    setting.open(0);
+  }
+  return setting;
+}
+
 describe('which stream asks what', () => {
   it("whichever of a type's wildcard and names comes second is on the second stream", () => {
     expect(new Setting().ask('cds', 'cds x', 'eds x', 'eds', 'lds')).to.deep.equal([0, 1, 0, 1, 0]);
@@ -206,13 +218,7 @@ describe('which stream asks what', () => {
   });
 
   it('is apart for the shortest time again once it has lived well on a usual stream', () => {
-    const setting = running();
-    setting.ask('sds');
-    for (const from of [4, 5]) {
-      setting.end(0);
-      setting.open(from).survive(from);
-      setting.open(0);
-    }
+    const setting = apartTwice();
     expect(setting.answer(0, 'sds').at(1000).end(0)).to.deep.equal([]);
     setting.open(0).ask('sds');
     expect(setting.end(0)).to.deep.equal(['sds 0→6']);
@@ -227,13 +233,7 @@ describe('which stream asks what', () => {
     ['it is asked for something new all the time', (one: Setting) => one.at(995).ask('sds')],
   ] as const)
     it(`is apart for the shortest time again once it has lived well, although ${what}`, () => {
-      const setting = running();
-      setting.ask('sds');
-      for (const from of [4, 5]) {
-        setting.end(0);
-        setting.open(from).survive(from);
-        setting.open(0);
-      }
+      const setting = apartTwice();
       live(setting.answer(0, 'sds'));
       setting.ask('sds');
       expect(setting.at(1000).end(0)).to.deep.equal(['sds 0→6']);
