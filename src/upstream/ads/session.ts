@@ -373,7 +373,8 @@ class AdsStream {
 
   /** gRPC metadata is sent only when a stream opens. To announce more relays, a new stream is needed. Rare. */
   reannounce(): boolean {
-    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via())) return false;
+    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.options.via()))
+      return false;
     this.#reopen();
     return true;
   }
@@ -411,7 +412,7 @@ class AdsStream {
     this.#connection.opening(this);
     this.#opened = true;
     const { channel, endpoint } = connected;
-    const via = this.#connection.via();
+    const via = options.via();
     const open: OpenStream = {
       via,
       since: options.clock.monotonic(),
@@ -492,7 +493,7 @@ class AdsStream {
     const effects = this.machine.ready();
     if (!effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
-      this.#connection.answered(this, open.via);
+      this.#connection.answered(this);
       this.#session.accepted(this);
     }
     this.#run(effects);
@@ -523,7 +524,7 @@ class AdsStream {
     metrics.streamEnd?.(code);
     const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
-    if (this.#isGivenUp(open, reason, this.#isItsOwn(code), code)) return;
+    if (this.#isGivenUp(open, reason, this.#isItsOwn(code))) return;
     const { isUnused } = this.machine;
     // Everything has moved to other streams, the cause of the end too.
     if (isUnused) this.#connection.closed(this);
@@ -546,8 +547,8 @@ class AdsStream {
   }
 
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
-  #isGivenUp(open: OpenStream, reason: string, isItsOwnFault: boolean, code?: Code): boolean {
-    if (!open.answered) return this.#connection.unanswered(this, reason, open.via, isItsOwnFault, code);
+  #isGivenUp(open: OpenStream, reason: string, isItsOwnFault: boolean): boolean {
+    if (!open.answered) return this.#connection.unanswered(this, reason, isItsOwnFault);
     this.#connection.ended(this, reason);
     return false;
   }
