@@ -232,13 +232,13 @@ const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
   one.anyResponseAnswers || (!one.isLocator && one.kind === 'wildcard') || one.requestNumber <= lastSeen;
 
 /**
- * Whether a full state has all that is subscribed. If not, what it lacks may be for a subscription that upstream has not
- * seen on this stream: a later one, or one that is suspended.
+ * Whether a full state has all that is subscribed. If not, what it lacks may be for a later subscription, which upstream
+ * has not seen on this stream.
  */
 export function isCompleteFor(subscriptions: UpstreamSubscriptions, lastSeen: number): boolean {
   const isAnswered = (one: UpstreamSubscription): boolean =>
     one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one));
-  return subscriptions.suspended.size === 0 && subscriptions.active.values().every(isAnswered);
+  return subscriptions.all.values().every(isAnswered);
 }
 
 /**

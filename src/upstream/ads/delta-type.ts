@@ -59,11 +59,10 @@ export class DeltaType extends SubscribedType {
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
     this.sweepPending = confirmed.length < lasting.length;
-    // A suspended one that comes back needs no answer either, but to another endpoint it does.
     for (const one of this.subscriptions.collections())
       one.resolvedOnThisStream = resumed && one.resolved && !this.sweepPending;
     if (!resumed) return;
-    for (const one of this.subscriptions.active)
+    for (const one of this.subscriptions.all)
       if (one.kind === 'name')
         one.resolvedOnThisStream = one.resolved && this.covered(one).some(({ confirmed }) => confirmed);
   }
@@ -112,7 +111,7 @@ export class DeltaType extends SubscribedType {
     // Some control planes take what is named in initial_resource_versions for subscribed. What came by an alias only is
     // not subscribed by its name.
     const { subscriptions } = this;
-    return subscriptions.matching(name, [], constraints).some((one) => subscriptions.active.has(one));
+    return subscriptions.matching(name, [], constraints).length > 0;
   }
 
   protected changeSubscriptions(
@@ -440,7 +439,7 @@ export class DeltaType extends SubscribedType {
     );
     for (const one of emptied(named)) {
       if (leaving.answered(one)) continue;
-      one.responseSeen = subscriptions.active.has(one);
+      one.responseSeen = subscriptions.all.has(one);
       if (named.length > 1) continue;
       for (const variant of this.covered(one))
         if (one.shows(variant) && !bodies.has(variant)) this.#removeVariant(variant);

@@ -111,7 +111,7 @@ export class SotwType extends SubscribedType {
     // resource.
     const isLeftOut = (one: UpstreamSubscription): boolean =>
       again.has(one.selector) && !(this.#isFull && isNew.has(one));
-    const active = [...this.subscriptions.active];
+    const active = [...this.subscriptions.all];
     // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
     // next one adds it.
     if (unsubscribed.some(isLeftOut))

@@ -50,9 +50,9 @@ export class StreamMachine extends StreamEffects {
     return this.options.protocol === 'SOTW';
   }
 
-  /** Nothing is subscribed, or all of it is suspended. */
+  /** Nothing is subscribed. */
   get isUnused(): boolean {
-    return this.#types.values().every(({ subscriptions }) => subscriptions.active.size === 0);
+    return this.#types.values().every(({ subscriptions }) => subscriptions.empty);
   }
 
   /** What was asked and has no answer yet. */
@@ -65,11 +65,11 @@ export class StreamMachine extends StreamEffects {
     return this.#types.values().reduce((sum, type) => sum + type.keptBytes, 0);
   }
 
-  /** All interests, or those that were suspended by `suspendIdle`. Nothing may be subscribed or unsubscribed while they are read. */
-  interests(which: 'all' | 'suspended'): IteratorObject<Interest, undefined> {
+  /** Nothing may be subscribed or unsubscribed while they are read. */
+  get interests(): IteratorObject<Interest, undefined> {
     return this.#types
       .values()
-      .flatMap(({ subscriptions }) => (which === 'all' ? subscriptions.all() : subscriptions.suspended))
+      .flatMap(({ subscriptions }) => subscriptions.all)
       .flatMap(({ interests }) => interests.values());
   }
 
@@ -139,16 +139,6 @@ export class StreamMachine extends StreamEffects {
 
   unsubscribe(interest: Interest): void {
     this.#types.get(interest.type)?.unsubscribe(interest);
-  }
-
-  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
-  resume(interest: Interest): void {
-    this.#types.get(interest.type)?.resume(interest);
-  }
-
-  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
-  suspendIdle(isIdle: (interest: Interest) => boolean): void {
-    for (const type of this.#types.values()) type.suspendIdle(isIdle);
   }
 
   /**

@@ -129,7 +129,7 @@ export abstract class SubscribedType {
   /** The names with errors, other than NOT_FOUND, of the last response. */
   #failing: ReadonlySet<string> = new Set();
 
-  /** On a new stream everything is subscribed anew, except what is suspended. */
+  /** On a new stream everything is subscribed anew. */
   constructor(stream: StreamEffects, { type, holder, subscriptions, acked, rules, version }: KeptType) {
     this.stream = stream;
     this.type = type;
@@ -140,7 +140,7 @@ export abstract class SubscribedType {
     this.rules = rules;
     this.version = version;
     acked.startOver();
-    for (const subscription of subscriptions.active) {
+    for (const subscription of subscriptions.all) {
       subscription.startOver();
       this.#toSubscribe.add(subscription);
     }
@@ -199,7 +199,6 @@ export abstract class SubscribedType {
       this.#toSubscribe.add(subscription);
       return;
     }
-    if (this.subscriptions.resume(subscription)) this.#toSubscribe.add(subscription);
     if (repeated) this.#resubscribe(subscription);
     else this.#join(subscription, interest);
   }
@@ -246,22 +245,6 @@ export abstract class SubscribedType {
     return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
   }
 
-  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
-  suspendIdle(isIdle: (interest: Interest) => boolean): void {
-    for (const subscription of this.subscriptions.active) {
-      if (!subscription.interests.values().every(isIdle)) continue;
-      this.subscriptions.suspend(subscription);
-      this.#toSubscribe.delete(subscription);
-    }
-  }
-
-  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
-  resume(interest: Interest): void {
-    const subscription = this.subscriptions.covering(interest);
-    if (subscription !== undefined && this.subscriptions.resume(subscription))
-      this.#toSubscribe.add(subscription);
-  }
-
   /**
    * Subscribes again to a name that is subscribed already. It is unsubscribed first, because some servers do not answer
    * otherwise.
@@ -280,7 +263,7 @@ export abstract class SubscribedType {
 
   /** What was asked on this stream and has no answer yet. */
   *awaited(): Iterable<Awaited> {
-    for (const subscription of this.subscriptions.active) {
+    for (const subscription of this.subscriptions.all) {
       if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
       if (subscription.kind === 'wildcard') yield 'wildcard';
       else yield this.holds(subscription) ? 'held' : 'names';
@@ -636,7 +619,7 @@ export abstract class SubscribedType {
 
   /** Upstream has answered it, or its silence says that there is nothing. */
   #resolve(subscription: UpstreamSubscription): void {
-    subscription.resolvedOnThisStream = this.subscriptions.active.has(subscription);
+    subscription.resolvedOnThisStream = this.subscriptions.all.has(subscription);
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);

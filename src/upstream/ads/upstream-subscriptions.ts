@@ -98,11 +98,8 @@ export class UpstreamSubscriptions {
   readonly #globs = new Set<Selector>();
   /** Parameters are sent (NATIVE). */
   readonly locators: boolean;
-  /** Those that are sent on this stream, or will be. What is said of a stream is said of these alone. */
-  readonly active = new Set<UpstreamSubscription>();
-  /** The others: when the last stream ended nobody subscribed to them. There may be a million. */
-  readonly suspended = new Set<UpstreamSubscription>();
-  /** Active ones that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
+  readonly all = new Set<UpstreamSubscription>();
+  /** Those that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
   readonly unresolved = new Set<UpstreamSubscription>();
   /** Of those, wildcards and globs: few or none. */
   readonly unresolvedCollections = new Set<UpstreamSubscription>();
@@ -131,30 +128,10 @@ export class UpstreamSubscriptions {
     if (known !== undefined) return { subscription, created: false, repeated };
     subscriptions.set(parameters, subscription);
     if (subscription.kind === 'glob') this.#globs.add(selector);
-    this.#activate(subscription);
-    return { subscription, created: true, repeated };
-  }
-
-  #activate(subscription: UpstreamSubscription): void {
-    this.active.add(subscription);
-    if (subscription.resolved) return;
+    this.all.add(subscription);
     this.unresolved.add(subscription);
     if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
-  }
-
-  /** No stream is open. It is not sent on the next one. */
-  suspend(subscription: UpstreamSubscription): void {
-    this.active.delete(subscription);
-    this.resolved(subscription);
-    subscription.startOver();
-    this.suspended.add(subscription);
-  }
-
-  /** False: it was not suspended. */
-  resume(subscription: UpstreamSubscription): boolean {
-    if (!this.suspended.delete(subscription)) return false;
-    this.#activate(subscription);
-    return true;
+    return { subscription, created: true, repeated };
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
@@ -166,8 +143,7 @@ export class UpstreamSubscriptions {
     if (subscription.interests.size > 0) return undefined;
     deleteIn(this.#bySelector, selector, subscription.parameters);
     if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
-    this.active.delete(subscription);
-    this.suspended.delete(subscription);
+    this.all.delete(subscription);
     this.resolved(subscription);
     return subscription;
   }
@@ -176,11 +152,6 @@ export class UpstreamSubscriptions {
   resolved(subscription: UpstreamSubscription): void {
     this.unresolved.delete(subscription);
     this.unresolvedCollections.delete(subscription);
-  }
-
-  *all(): IteratorObject<UpstreamSubscription, undefined> {
-    yield* this.active;
-    yield* this.suspended;
   }
 
   /** The wildcards and globs. */
@@ -240,7 +211,7 @@ export class UpstreamSubscriptions {
 
   /** The interests in these names that upstream has not answered yet. */
   unansweredIn(names: Iterable<{ readonly name: ResourceName }>): Interest[] {
-    if (this.unresolved.size + this.suspended.size === 0) return [];
+    if (this.unresolved.size === 0) return [];
     const distinct = new Set(Iterator.from(names).map(({ name }) => name));
     return [...distinct].flatMap((name) =>
       this.named(name)
