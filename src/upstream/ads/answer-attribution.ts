@@ -49,34 +49,29 @@ export function deltaAnswers(
  * they are in doubt if it answers others, or if something in it may be for one of them.
  */
 export function inDoubt(
-  { subscriptions, acked, isEmpty }: Pick<DeltaWaiting, 'subscriptions' | 'acked' | 'isEmpty'>,
+  { subscriptions, isEmpty }: Pick<DeltaWaiting, 'subscriptions' | 'isEmpty'>,
   firstRequests: number,
   { puts, resourceErrors }: Said,
   candidates: readonly UpstreamSubscription[],
   answered: ReadonlySet<UpstreamSubscription>,
 ): readonly UpstreamSubscription[] {
   const later = candidates.filter((one) => one.requestNumber > firstRequests && !answered.has(one));
-  // What an earlier subscription still has must come. What only one had that was unsubscribed may be gone: nobody is told.
-  const lacksSome = (one: UpstreamSubscription): boolean =>
-    one.expectedNames.values().some((name) => acked.of(name).some((identity) => one.shows(identity)));
   const waiting = new Set(later);
   // By what shows it: thousands of globs that wait are not held against thousands of resources.
   const mayAnswer = (identity: Identity): boolean =>
     // An error may be about a glob itself.
     [...subscriptions.collecting(identity.name), ...subscriptions.named(identity.name)].some(
-      (one) => waiting.has(one) && one.shows(identity) && !lacksSome(one),
+      (one) => waiting.has(one) && one.shows(identity),
     );
-  const isDoubtful = (): boolean =>
-    isEmpty ? !later.every(lacksSome) : puts.some(mayAnswer) || resourceErrors.some(mayAnswer);
+  const isDoubtful = (): boolean => isEmpty || puts.some(mayAnswer) || resourceErrors.some(mayAnswer);
   return answered.size > 0 || isDoubtful() ? later : [];
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */
 function byPosition(one: UpstreamSubscription): boolean | undefined {
   if (one.anyResponseAnswers) return true;
-  // It is the only wildcard of this type on the stream. Updates that were on their way when it was unsubscribed are
-  // no answer.
-  return !one.isLocator && one.kind === 'wildcard' ? one.expectedNames.size === 0 : undefined;
+  // It is the only wildcard of this type on the stream.
+  return !one.isLocator && one.kind === 'wildcard' ? true : undefined;
 }
 
 /** The request of those that were asked for first; there may be too many for arguments. */
@@ -99,7 +94,7 @@ function byResources(stream: DeltaWaiting, said: Said): Judgement {
   let shown: ReturnType<typeof shownBy> | undefined;
   return (subscription) => {
     shown ??= shownBy(stream, said);
-    if (subscription.expectedNames.size > 0 || !shown.requests.has(subscription.requestNumber)) return false;
+    if (!shown.requests.has(subscription.requestNumber)) return false;
     // The same was unsubscribed before it was answered. A response may answer that one:
     // → subscribe *, → unsubscribe *, → subscribe *, ← response to the first.
     return !stream.leaving.has(subscription, 'unanswered') || shown.onlyFor.has(subscription);
@@ -111,8 +106,8 @@ function isWaiting(
   { subscriptions, sweepPending }: DeltaWaiting,
   subscription: UpstreamSubscription,
 ): boolean {
-  const { responseSeen, resolvedOnThisStream, expectedNames } = subscription;
-  if (responseSeen || expectedNames.size > 0) return false;
+  const { responseSeen, resolvedOnThisStream } = subscription;
+  if (responseSeen) return false;
   return subscriptions.unresolved.has(subscription) || (sweepPending && !resolvedOnThisStream);
 }
 

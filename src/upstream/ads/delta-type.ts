@@ -17,7 +17,7 @@ import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.t
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
 import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
-import { AckedResources, type AckedVariant } from './acked-resources.ts';
+import type { AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import type { ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
@@ -33,13 +33,6 @@ export class DeltaType extends SubscribedType {
   isEmpty = false;
   /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
   #initialVersions = noVersions;
-  /**
-   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
-   * upstream sends all of it again.
-   */
-  readonly #resendable = new AckedResources();
-  /** Subscriptions that still expect names to be sent again. */
-  readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Wildcards and globs of which the last response said that a relay above does not know yet what they show (protocol §3.13). */
   #unknownAbove: ReadonlySet<UpstreamSubscription> = new Set();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
@@ -121,7 +114,6 @@ export class DeltaType extends SubscribedType {
     const { type, requestCount } = this;
     const initialVersions = this.#initialVersions;
     this.#initialVersions = noVersions;
-    if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
     this.#expectReturned(subscribed);
     const left = new Set(unsubscribed.map(({ selector }) => selector));
     const together = left.size === 0 || !subscribed.some(({ selector }) => left.has(selector));
@@ -148,18 +140,6 @@ export class DeltaType extends SubscribedType {
     const waits = (one: UpstreamSubscription): boolean =>
       one.requestNumber > 0 && !one.resolvedOnThisStream && this.subscriptions.has(one);
     this.renewIfDoubtful(`${doubt} ${this.type}`, () => names.some(waits));
-  }
-
-  /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
-  #expectResent(subscription: UpstreamSubscription): void {
-    if (subscription.kind === 'name') return;
-    const { kind, selector } = subscription;
-    const resendable = kind === 'glob' ? this.#resendable.under(selector) : this.#resendable.all();
-    const sent = [...this.covered(subscription), ...resendable];
-    subscription.expectedNames = new Set(
-      sent.filter((variant) => subscription.shows(variant)).map(({ name }) => name),
-    );
-    if (subscription.expectedNames.size > 0) this.#awaitingResend.add(subscription);
   }
 
   protected answeredBy(
@@ -205,21 +185,9 @@ export class DeltaType extends SubscribedType {
 
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
     if (subscription.requestNumber === 0) return;
-    this.#awaitingResend.delete(subscription);
     const { resourceTimeoutMs } = this.stream.options;
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
-    for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
-      if (variant.confirmed && subscription.shows(variant)) this.#resendable.put(variant);
-    }
     this.leave(subscription, this.subscriptions.locators && mayBeAnswered);
-  }
-
-  /**
-   * Later responses must not use what is known of it: upstream may have deleted the resources, and does not send removals of
-   * what is not subscribed.
-   */
-  protected override onLeft(): void {
-    if (this.leaving.size === 0) this.#resendable.clear();
   }
 
   protected mayLackBody(put: Put): boolean {
@@ -312,7 +280,6 @@ export class DeltaType extends SubscribedType {
         puts.push(put);
         acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });
       }
-      this.#markReceived(put);
       const matching = subscriptions.matching(name, aliases, constraints);
       if (!isHeartbeat) this.#endErrors(matching);
       for (const subscription of namesAnswered(matching, repeated)) {
@@ -353,28 +320,10 @@ export class DeltaType extends SubscribedType {
     }
   }
 
-  /**
-   * A variant was delivered or removed. Where its name is expected, it need not be the same variant: with these parameters,
-   * there is another one instead of what earlier subscriptions have:
-   *
-   *     → +* {}   ← a {}   → +* {env=prod}, expects a   ← a {env == "prod"}
-   */
-  #markReceived(variant: Identity): void {
-    if (this.#resendable.size + this.#awaitingResend.size === 0) return;
-    const { name, constraints } = variant;
-    this.#resendable.delete(variant);
-    for (const subscription of this.#awaitingResend.size > 0 ? this.subscriptions.collecting(name) : []) {
-      if (!subscription.isFor(constraints)) continue;
-      if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
-        this.#awaitingResend.delete(subscription);
-    }
-  }
-
   /** `byName`: it is removed by its name alone. */
   #remove(identity: Identity, byName: boolean, reading: DeltaReading): void {
     const { name, constraints } = identity;
     const { acked, subscriptions } = this;
-    this.#markReceived(identity);
     if (isGlob(name)) {
       this.#empty(identity, reading.bodies);
       return;
@@ -449,7 +398,6 @@ export class DeltaType extends SubscribedType {
 
   #removeVariant(variant: Identity): void {
     this.remove([variant]);
-    this.#markReceived(variant);
     for (const subscription of this.subscriptions.matching(variant.name, [], variant.constraints)) {
       // A subscription that is newer than this response may still get another variant.
       if (subscription.kind === 'name' && (subscription.resolved || subscription.anyResponseAnswers))

@@ -150,7 +150,7 @@ export class StreamMachine extends StreamEffects {
     const types = [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order);
     const returned = this.#renewedLately ? undefined : types.find((type) => type.needsNewStream(false));
     if (returned !== undefined) {
-      this.#renewedLately = true;
+      this.#renewedLately = this.options.resourceTimeoutMs !== undefined;
       const reason = `the wildcard of ${returned.type} comes back: only a new stream gets all of it for certain`;
       this.add({ kind: 'renew', reason });
       return;

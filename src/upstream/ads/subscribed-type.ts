@@ -13,7 +13,6 @@ import {
   type Selector,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../../model/transaction.ts';
 import { isKnownType, type TypeInfo, typeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
@@ -166,8 +165,6 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
-  /** Of some that were unsubscribed nothing is on its way any more. */
-  protected onLeft?(): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
   protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
@@ -237,12 +234,18 @@ export abstract class SubscribedType {
     return this.#mayReturn.has(subscription, !lately && this.nonce !== '');
   }
 
-  /** A wildcard comes back. go-control-plane sends only what has changed since. `lately`: a stream was opened for that. */
+  /**
+   * A wildcard comes back. go-control-plane sends only what has changed since. Of any wildcard or glob something may still be
+   * on its way that was sent before it was unsubscribed. `lately`: a stream was opened for that.
+   */
   needsNewStream(lately: boolean): boolean {
+    const isSilent = this.stream.options.resourceTimeoutMs !== undefined;
     const isBack = (one: UpstreamSubscription): boolean =>
-      one.isPlainWildcard && one.requestNumber === 0 && this.hasReturned(one, lately);
-    const { resourceTimeoutMs } = this.stream.options;
-    return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
+      (isSilent && one.isPlainWildcard && this.hasReturned(one, lately)) ||
+      (this.leaving.hasName(one.selector) && this.#mayReturn.has(one, false));
+    return this.subscriptions.unresolvedCollections
+      .values()
+      .some((one) => one.requestNumber === 0 && isBack(one));
   }
 
   /**
@@ -598,10 +601,7 @@ export abstract class SubscribedType {
     const { type, requestCount, stream } = this;
     this.leaving.add(subscription, requestCount, isUnanswered);
     const longest = stream.options.resourceTimeoutMs ?? longestWayMs;
-    stream.armOnce(`leaving ${requestCount} ${type}`, longest, () => {
-      this.leaving.endUntil(requestCount);
-      this.onLeft?.();
-    });
+    stream.armOnce(`leaving ${requestCount} ${type}`, longest, () => this.leaving.endUntil(requestCount));
   }
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */

@@ -8,9 +8,6 @@ import { type Interest, type ResourceError, type Selector, WILDCARD } from '../.
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
 import type { Identity } from '../variant-set.ts';
 
-/** Shared by most, and never added to. */
-const noNames = new Set<ResourceName>();
-
 /**
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
  * it, because a session has only the parameters of the rules, and clients may have more.
@@ -41,8 +38,6 @@ export class UpstreamSubscription {
   error: ResourceError | undefined;
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
-  /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
-  expectedNames = noNames;
 
   constructor(selector: Selector, parameters: Parameters, isLocator: boolean) {
     this.selector = selector;
@@ -64,7 +59,6 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
-    this.expectedNames = noNames;
   }
 
   /** Its own answer on this stream may still come, also after resource_timeout. */

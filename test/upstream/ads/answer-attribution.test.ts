@@ -30,8 +30,6 @@ interface Asked {
   readonly selector: string;
   readonly request: number;
   readonly parameters?: Readonly<Record<string, string>>;
-  /** What upstream has sent before, and has not sent again. */
-  readonly expects?: readonly string[];
   /** The same was unsubscribed before it was answered. */
   readonly formerUnanswered?: true;
   readonly seen?: true;
@@ -75,7 +73,6 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.anyResponseAnswers = one.anyResponse === true;
     subscription.responseSeen = one.seen === true;
     subscription.resolvedOnThisStream = one.resolved === true;
-    subscription.expectedNames = new Set((one.expects ?? []).map(resourceName));
     if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
     if (one.formerUnanswered === true)
       leaving.add(new UpstreamSubscription(selector, parameters, locators), 0, true);
@@ -126,12 +123,6 @@ const delta: readonly Case[] = [
     name: 'not by a resource that it does not show',
     asked: [{ selector: glob, request: 2 }],
     puts: ['a'],
-    answered: [],
-  },
-  {
-    name: 'an update lacks what upstream has sent before: no answer',
-    asked: [{ selector: glob, request: 2, expects: [inGlob('old')] }],
-    puts: [inGlob('a')],
     answered: [],
   },
   {
@@ -341,21 +332,15 @@ describe('which subscriptions a response answers', () => {
       });
     }
 
-    for (const [name, expects, answered] of [
-      ['the only wildcard of a type, by any response', [], [0]],
-      ['but not while it expects what was sent before', ['old'], []],
-    ] as const) {
-      it(`without locators: ${name}`, () => {
-        const stream = {
-          ...waiting([{ selector: all, request: 2, expects }], false),
-
-          repeated: new Set<never>(),
-          isEmpty: false,
-        };
-        const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
-        expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
-      });
-    }
+    it('without locators: the only wildcard of a type, by any response', () => {
+      const stream = {
+        ...waiting([{ selector: all, request: 2 }], false),
+        repeated: new Set<never>(),
+        isEmpty: false,
+      };
+      const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
+      expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal([0]);
+    });
   });
 
   describe('delta, a resource that is subscribed by name', () => {
