@@ -2,7 +2,6 @@ import type { Selector, Transaction } from '../../model/transaction.ts';
 import type { Identity } from '../variant-set.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import {
-  type Leaving,
   type UpstreamSubscription,
   type UpstreamSubscriptions,
   waitingCollections,
@@ -20,7 +19,6 @@ type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErro
 interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly leaving: Leaving;
   readonly repeated: ReadonlySet<Identity>;
   readonly isEmpty: boolean;
   readonly sweepPending: boolean;
@@ -94,10 +92,7 @@ function byResources(stream: DeltaWaiting, said: Said): Judgement {
   let shown: ReturnType<typeof shownBy> | undefined;
   return (subscription) => {
     shown ??= shownBy(stream, said);
-    if (!shown.requests.has(subscription.requestNumber)) return false;
-    // The same was unsubscribed before it was answered. A response may answer that one:
-    // → subscribe *, → unsubscribe *, → subscribe *, ← response to the first.
-    return !stream.leaving.has(subscription, 'unanswered') || shown.onlyFor.has(subscription);
+    return shown.has(subscription.requestNumber);
   };
 }
 
@@ -137,25 +132,18 @@ function mayBeUpdate(
     );
 }
 
-/**
- * What the resources of a response show. `requests`: those to which it is an answer, as it has something for one of their
- * wildcards or globs. `onlyFor`: the wildcards and globs for which something in it is, and for no others.
- */
-function shownBy(stream: DeltaWaiting, said: Said) {
-  const { subscriptions } = stream;
+/** The requests to which the resources of a response are an answer, as it has something for one of their wildcards or globs. */
+function shownBy(stream: DeltaWaiting, said: Said): ReadonlySet<number> {
   const requests = new Set<number>();
-  const onlyFor = new Set<UpstreamSubscription>();
-  const changes: readonly Identity[] = [...said.puts, ...said.removals];
-  for (const [at, identity] of [...changes, ...said.heartbeats].entries()) {
-    const by = subscriptions.collecting(identity.name).filter((subscription) => subscription.shows(identity));
+  for (const identity of [...said.puts, ...said.removals, ...said.heartbeats]) {
     // Servers answer in order, so of the requests that wait it is for the oldest one.
-    const waiting = by.filter((one) => isWaiting(stream, one));
+    const waiting = stream.subscriptions
+      .collecting(identity.name)
+      .filter((subscription) => subscription.shows(identity) && isWaiting(stream, subscription));
     const oldest = oldestOf(waiting);
     if (waiting.length > 0 && !mayBeUpdate(stream, identity, oldest)) requests.add(oldest);
-    const [only] = by;
-    if (only !== undefined && by.length === 1 && at < changes.length) onlyFor.add(only);
   }
-  return { requests, onlyFor };
+  return requests;
 }
 
 /**

@@ -259,7 +259,6 @@ export class DeltaType extends SubscribedType {
     this.#justAnswered.clear();
     for (const put of all) {
       const { name, constraints, ttlMilliseconds, version, payload } = put;
-      this.leaving.received(name, constraints);
       const known = acked.get(name, constraints.key);
       // A heartbeat need not repeat them.
       const aliases = put.any === undefined && known !== undefined ? known.aliases : put.aliases;
@@ -348,7 +347,7 @@ export class DeltaType extends SubscribedType {
   #onlyCalled(alias: ResourceName, bodies: DeltaReading['bodies']): readonly AckedVariant[] {
     const { subscriptions } = this;
     // It says so to one of several locators: which, is not said. Nor is it an answer to one that has ended.
-    if (subscriptions.named(alias).length !== 1 || this.leaving.unanswered(alias).length > 0) return [];
+    if (subscriptions.named(alias).length !== 1 || this.leaving.isUnanswered(alias)) return [];
     const isOther = (one: string): boolean =>
       one !== alias && subscriptions.named(resourceName(one)).length > 0;
     const isOnly = ({ name, aliases, constraints }: AckedVariant): boolean =>
@@ -370,7 +369,7 @@ export class DeltaType extends SubscribedType {
     if (own.length === all.length) return all;
     // It may be the answer to the plain name, or to its end (protocol §4.5). That says nothing of what a glob or an alias
     // shows for other parameters.
-    const isAnswer = subscriptions.named(name).length > 0 || leaving.hasName(name);
+    const isAnswer = subscriptions.named(name).length > 0 || leaving.has(name);
     return isAnswer ? own : all;
   }
 
@@ -380,15 +379,13 @@ export class DeltaType extends SubscribedType {
    * follows.
    */
   #empty({ name, constraints }: Identity, bodies: DeltaReading['bodies']): void {
-    const { subscriptions, leaving } = this;
+    const { subscriptions } = this;
     // A relay above has nothing of it to say but this error.
     if (this.isFailing(name)) return;
-    const named = [...subscriptions.named(name), ...leaving.unanswered(name)].filter((one) =>
-      one.isFor(constraints),
-    );
+    const named = subscriptions.named(name).filter((one) => one.isFor(constraints));
+    if (this.#isForFormer(name, named)) return;
     for (const one of emptied(named)) {
-      if (leaving.answered(one)) continue;
-      one.responseSeen = subscriptions.all.has(one);
+      one.responseSeen = true;
       if (named.length > 1) continue;
       for (const variant of this.covered(one))
         if (one.shows(variant) && !bodies.has(variant)) this.#removeVariant(variant);
@@ -410,20 +407,26 @@ export class DeltaType extends SubscribedType {
    * which parameters (protocol §5), unless it has constraints. Servers answer in order, so it is for the locators of
    * the oldest unanswered request. If that is only one, what it has from an earlier stream is removed.
    */
-  #resolveMissing(identity: Identity): void {
-    const { name, constraints } = identity;
-    const { subscriptions, leaving } = this;
-    const unanswered = leaving.unanswered(name).filter((one) => one.isFor(constraints));
-    const named = [...subscriptions.naming(name, constraints), ...unanswered];
+  #resolveMissing({ name, constraints }: Identity): void {
+    const { subscriptions } = this;
+    const named = subscriptions.naming(name, constraints);
+    if (this.#isForFormer(name, named)) return;
     const meant = ofOldestRequest(named, this.#justAnswered);
-    if (meant.length === 0) this.#removeGoneMeanwhile(identity);
-    for (const subscription of meant) if (!leaving.answered(subscription)) this.resolve(subscription);
+    for (const subscription of meant) this.resolve(subscription);
     // The others have answers of their own. A relay of ours may have meant them too, and no silence would tell (§5.10).
     if (this.stream.options.resourceTimeoutMs === undefined)
       this.#renewIfUnanswered(`missing ${name}`, named);
     const [only] = meant;
-    if (only !== undefined && meant.length === 1 && subscriptions.has(only))
-      this.#removeUnconfirmedOfName(only);
+    if (only !== undefined && meant.length === 1) this.#removeUnconfirmedOfName(only);
+  }
+
+  /** It may be the answer to one that was taken back: then a new stream asks for these. */
+  #isForFormer(name: ResourceName, named: readonly UpstreamSubscription[]): boolean {
+    if (!this.leaving.isUnanswered(name)) return false;
+    this.renewIfDoubtful(`missing ${name} ${this.type}`, () =>
+      named.some((one) => this.subscriptions.has(one)),
+    );
+    return true;
   }
 
   /**
@@ -436,28 +439,6 @@ export class DeltaType extends SubscribedType {
       subscription.isFor(constraints) &&
       this.subscriptions.matching(name, aliases, constraints).every((one) => one.resolvedOnThisStream);
     this.remove(this.covered(subscription).filter(isGone));
-  }
-
-  /**
-   * A locator was unsubscribed and subscribed again before it was answered. The resource that came then answered the first
-   * subscription. The second one is answered by a removal without constraints, if the resource was deleted in between:
-   *
-   *     → +a {env=prod}   → -a {env=prod}   → +a {env=prod}   ← a {env == "prod"}   ← removed: a
-   *
-   * A removal or an error with constraints for other parameters is not its answer.
-   */
-  #removeGoneMeanwhile({ name, constraints }: Identity): void {
-    const { acked, subscriptions, leaving } = this;
-    const [only, ...others] = subscriptions
-      .naming(name, constraints)
-      .filter((one) => leaving.has(one, 'taken'));
-    if (only === undefined || others.length > 0) return;
-    this.remove(
-      acked.of(name).filter((variant) => {
-        const matching = subscriptions.matching(name, [], variant.constraints);
-        return matching.length === 1 && matching[0] === only;
-      }),
-    );
   }
 }
 

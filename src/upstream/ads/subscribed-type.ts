@@ -242,7 +242,8 @@ export abstract class SubscribedType {
     const isSilent = this.stream.options.resourceTimeoutMs !== undefined;
     const isBack = (one: UpstreamSubscription): boolean =>
       (isSilent && one.isPlainWildcard && this.hasReturned(one, lately)) ||
-      (this.leaving.hasName(one.selector) && this.#mayReturn.has(one, false));
+      (this.leaving.has(one.selector) &&
+        (this.#mayReturn.has(one, false) || this.leaving.isUnanswered(one.selector)));
     return this.subscriptions.unresolvedCollections
       .values()
       .some((one) => one.requestNumber === 0 && isBack(one));

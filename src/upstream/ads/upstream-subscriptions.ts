@@ -239,70 +239,36 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .toArray();
 }
 
-/** Whether a subscription that has ended had its answer. `taken`: the same that is subscribed again has its own still to come. */
-type Former = 'unanswered' | 'taken' | 'answered';
-
 /** What was unsubscribed on one stream not long ago. What upstream sent for it may still be on its way, and in order. */
 export class Leaving {
-  /** In the order in which they left, and after which request. */
-  readonly #requests = new Map<UpstreamSubscription, number>();
-  readonly #bySelector = new Map<Selector, Map<UpstreamSubscription, Former>>();
+  /** In the order in which they left: after which request, and whether it may still be answered. */
+  readonly #left = new Map<Selector, { readonly request: number; readonly isUnanswered: boolean }>();
 
   get size(): number {
-    return this.#requests.size;
+    return this.#left.size;
   }
 
-  add(subscription: UpstreamSubscription, request: number, isUnanswered = false): void {
-    const former = isUnanswered ? 'unanswered' : 'answered';
-    this.#requests.set(subscription, request);
-    getOrMake(this.#bySelector, subscription.selector, () => new Map()).set(subscription, former);
+  add({ selector }: UpstreamSubscription, request: number, isUnanswered = false): void {
+    const before = this.#left.get(selector)?.isUnanswered === true;
+    this.#left.delete(selector);
+    this.#left.set(selector, { request, isUnanswered: isUnanswered || before });
   }
 
   /** Nothing is on its way any more that was sent for those that left after this request, or earlier. */
   endUntil(request: number): void {
-    for (const [subscription, after] of this.#requests) {
-      if (after > request) return;
-      this.#requests.delete(subscription);
-      deleteIn(this.#bySelector, subscription.selector, subscription);
+    for (const [selector, left] of this.#left) {
+      if (left.request > request) return;
+      this.#left.delete(selector);
     }
   }
 
-  hasName(name: Selector): boolean {
-    return this.#bySelector.has(name);
+  has(selector: Selector): boolean {
+    return this.#left.has(selector);
   }
 
-  /** Whether the same was subscribed before. */
-  has(subscription: UpstreamSubscription, former?: Former): boolean {
-    const all = this.#bySelector.get(subscription.selector)?.entries();
-    return (
-      all?.some(([{ parameters }, is]) => parameters === subscription.parameters && is === (former ?? is)) ===
-      true
-    );
-  }
-
-  /** Those that name it, and were taken back before they were answered. It may change while this is read. */
-  unanswered(name: Selector): readonly UpstreamSubscription[] {
-    return [...(this.#bySelector.get(name) ?? [])].flatMap(([one, former]) =>
-      former === 'unanswered' ? [one] : [],
-    );
-  }
-
-  /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
-  received(name: Selector, constraints: Constraints): void {
-    const all = this.#bySelector.get(name);
-    if (all === undefined) return;
-    const meant = [...all].filter(([{ parameters }]) => constraints.matches(parameters));
-    const before = meant.some(([, former]) => former === 'unanswered') ? 'unanswered' : 'taken';
-    for (const [one, former] of meant)
-      if (former === before) all.set(one, former === 'unanswered' ? 'taken' : 'answered');
-  }
-
-  /** False: it is none of those that wait. */
-  answered(subscription: UpstreamSubscription): boolean {
-    const all = this.#bySelector.get(subscription.selector);
-    if (all?.get(subscription) !== 'unanswered') return false;
-    all.set(subscription, 'answered');
-    return true;
+  /** With locators: some of this name, with whatever parameters, was taken back before it was answered. */
+  isUnanswered(selector: Selector): boolean {
+    return this.#left.get(selector)?.isUnanswered === true;
   }
 }
 
@@ -363,7 +329,8 @@ export class SubscribedAgain {
     const left = new Set(leftOut);
     for (const subscription of subscriptions) {
       if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
-      if (left.has(subscription) || leaving.has(subscription)) this.#waiting.set(subscription, attempts);
+      if (left.has(subscription) || leaving.has(subscription.selector))
+        this.#waiting.set(subscription, attempts);
     }
   }
 

@@ -12,7 +12,6 @@ import {
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
 import {
-  Leaving,
   UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
@@ -30,8 +29,6 @@ interface Asked {
   readonly selector: string;
   readonly request: number;
   readonly parameters?: Readonly<Record<string, string>>;
-  /** The same was unsubscribed before it was answered. */
-  readonly formerUnanswered?: true;
   readonly seen?: true;
   readonly resolved?: true;
   /** An earlier stream has resolved it, and delivered what this one has not confirmed. */
@@ -57,14 +54,12 @@ interface Case {
 interface Waiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly leaving: Leaving;
   readonly sweepPending: boolean;
   readonly list: readonly UpstreamSubscription[];
 }
 
 function waiting(asked: readonly Asked[], locators: boolean): Waiting {
   const subscriptions = new UpstreamSubscriptions(locators);
-  const leaving = new Leaving();
   const list = asked.map((one) => {
     const parameters = internParameters(Object.entries(one.parameters ?? {}));
     const selector = resourceName(one.selector);
@@ -74,12 +69,10 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.responseSeen = one.seen === true;
     subscription.resolvedOnThisStream = one.resolved === true;
     if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
-    if (one.formerUnanswered === true)
-      leaving.add(new UpstreamSubscription(selector, parameters, locators), 0, true);
     return subscription;
   });
   const sweepPending = asked.some(({ earlierStream }) => earlierStream === true);
-  return { subscriptions, acked: new AckedResources(), leaving, sweepPending, list };
+  return { subscriptions, acked: new AckedResources(), sweepPending, list };
 }
 
 const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({
@@ -220,27 +213,6 @@ const delta: readonly Case[] = [
     asked: [{ selector: all, request: 1, anyResponse: true }],
     errors: ['a'],
     answered: [0],
-  },
-  {
-    name: 'subscribed again before it was answered: a resource for it alone is its answer',
-    asked: [{ selector: glob, request: 3, formerUnanswered: true }],
-    puts: [inGlob('a')],
-    answered: [0],
-  },
-  {
-    name: 'but not one that the wildcard shows too',
-    asked: [
-      { selector: glob, request: 3, formerUnanswered: true },
-      { selector: all, request: 1, seen: true },
-    ],
-    puts: [inGlob('a')],
-    answered: [],
-  },
-  {
-    name: 'a heartbeat alone is no proof where the same was unsubscribed before',
-    asked: [{ selector: glob, request: 3, formerUnanswered: true }],
-    heartbeats: [inGlob('a')],
-    answered: [],
   },
   {
     name: 'not by what may be an update of an earlier wildcard',
