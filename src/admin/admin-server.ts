@@ -437,7 +437,6 @@ function readiness(
       ...(stale ? { reason: said.staleReason } : {}),
       ...(said.fromSiblingsSince === '' ? {} : { from_siblings_since: said.fromSiblingsSince }),
       ...(refusedStreams === 0 ? {} : { refused_streams: refusedStreams, last_error: said.lastError }),
-      ...(said.warning === '' ? {} : { warning: said.warning }),
       ...(suspectTypes.length === 0 ? {} : { suspect_types: suspectTypes.map(({ type }) => type) }),
     }),
   );

@@ -167,7 +167,6 @@ export function inspection(inspected: InspectedProcess): Inspector {
       ...state,
       name,
       required: isRequired(name),
-      warning: state.warning ?? '',
       stale: staleSince !== undefined,
       staleSince: staleSince === undefined ? '' : timestamp(staleSince),
       staleReason: staleSince === undefined ? '' : staleReason(state),
@@ -195,9 +194,6 @@ export function inspection(inspected: InspectedProcess): Inspector {
 
   async function knownStatus(): Promise<KnownStatus> {
     const { ready: isReady, reason, upstreams } = ready();
-    const ofUpstreams = upstreams
-      .filter(({ warning }) => warning !== '')
-      .map(({ name, warning }) => `upstream ${name}: ${warning}`);
     const ofClients = await clients().status();
     return {
       version: inspected.version,
@@ -209,7 +205,6 @@ export function inspection(inspected: InspectedProcess): Inspector {
       types: typeRows(relay, ofClients.types),
       warnings: [
         ...warnings(config()).map(({ path, message }) => `${path}: ${message}`),
-        ...ofUpstreams,
         ...ofClients.warnings,
       ],
       cacheBytes: BigInt(relay.store.bytes),

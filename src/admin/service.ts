@@ -110,8 +110,6 @@ export interface ReadinessReport {
   readonly upstreams: readonly (Plain<UpstreamStatus> & {
     /** The relay is not ready before this one was connected once. */
     readonly required: boolean;
-    /** What is otherwise odd about it; empty: nothing. */
-    readonly warning: string;
   })[];
 }
 

@@ -49,8 +49,6 @@ export interface UpstreamState {
   readonly lastError: string;
   /** Streams that ended before any response and are opened again, while others work. */
   readonly refusedStreams: number;
-  /** What is otherwise odd about it, for the operator; left out or empty: nothing. */
-  readonly warning?: string;
 }
 
 /** What of an upstream's removals of one type is held back. */

@@ -10,12 +10,12 @@ import type { Peer, ServerStream } from './server-stream.ts';
  */
 export const VIA_HEADER = 'x-distributary-via';
 
-/** HTTP/2 servers refuse headers that are too large: Envoy from 60 KiB on, grpc-go from 16 MiB, proxies from 8 KiB. */
-const longestHeader = 7936;
 /**
- * Where nobody is verified, anybody may say that relays are below: so much that a control plane or proxy that takes 8 KiB
- * in all takes it beside the rest.
+ * HTTP/2 servers refuse headers that are too large: Envoy from 60 KiB on, grpc-go from 16 MiB, grpc-java and proxies from
+ * 8 KiB in all. So much they take beside the rest, of which a token may be 2 KiB.
  */
+const longestHeader = 4096;
+/** Where nobody is verified, anybody may say that relays are below. */
 export const longestUnverified = 2048;
 const mostHops = 16;
 const longestHop = 64;

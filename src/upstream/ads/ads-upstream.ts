@@ -589,7 +589,7 @@ class UpstreamLoadStream implements LoadStream, ConnectionUser {
     const { up } = this.#connection;
     if (this.#isFinished || this.#stream !== undefined || up === undefined) return;
     this.#openedAt = this.#connection.options.clock.monotonic();
-    const stream = up.channel.open(LOAD_PATH, this.#connection.via(), {
+    const stream = up.channel.open(LOAD_PATH, this.#connection.options.via(), {
       message: (response) => {
         if (this.#stream !== stream) return false;
         this.#connection.conditions.forget('load');

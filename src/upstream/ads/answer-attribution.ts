@@ -2,7 +2,6 @@ import type { Selector, Transaction } from '../../model/transaction.ts';
 import type { Identity } from '../variant-set.ts';
 import type { AckedResources, AckedVariant } from './acked-resources.ts';
 import {
-  type Leaving,
   type UpstreamSubscription,
   type UpstreamSubscriptions,
   waitingCollections,
@@ -20,7 +19,6 @@ type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErro
 interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly leaving: Leaving;
   readonly repeated: ReadonlySet<Identity>;
   readonly isEmpty: boolean;
   readonly sweepPending: boolean;
@@ -49,34 +47,29 @@ export function deltaAnswers(
  * they are in doubt if it answers others, or if something in it may be for one of them.
  */
 export function inDoubt(
-  { subscriptions, acked, isEmpty }: Pick<DeltaWaiting, 'subscriptions' | 'acked' | 'isEmpty'>,
+  { subscriptions, isEmpty }: Pick<DeltaWaiting, 'subscriptions' | 'isEmpty'>,
   firstRequests: number,
   { puts, resourceErrors }: Said,
   candidates: readonly UpstreamSubscription[],
   answered: ReadonlySet<UpstreamSubscription>,
 ): readonly UpstreamSubscription[] {
   const later = candidates.filter((one) => one.requestNumber > firstRequests && !answered.has(one));
-  // What an earlier subscription still has must come. What only one had that was unsubscribed may be gone: nobody is told.
-  const lacksSome = (one: UpstreamSubscription): boolean =>
-    one.expectedNames.values().some((name) => acked.of(name).some((identity) => one.shows(identity)));
   const waiting = new Set(later);
   // By what shows it: thousands of globs that wait are not held against thousands of resources.
   const mayAnswer = (identity: Identity): boolean =>
     // An error may be about a glob itself.
     [...subscriptions.collecting(identity.name), ...subscriptions.named(identity.name)].some(
-      (one) => waiting.has(one) && one.shows(identity) && !lacksSome(one),
+      (one) => waiting.has(one) && one.shows(identity),
     );
-  const isDoubtful = (): boolean =>
-    isEmpty ? !later.every(lacksSome) : puts.some(mayAnswer) || resourceErrors.some(mayAnswer);
+  const isDoubtful = (): boolean => isEmpty || puts.some(mayAnswer) || resourceErrors.some(mayAnswer);
   return answered.size > 0 || isDoubtful() ? later : [];
 }
 
 /** Whether any response answers it, whatever is in it; undefined: the content decides. */
 function byPosition(one: UpstreamSubscription): boolean | undefined {
   if (one.anyResponseAnswers) return true;
-  // It is the only wildcard of this type on the stream. Updates that were on their way when it was unsubscribed are
-  // no answer.
-  return !one.isLocator && one.kind === 'wildcard' ? one.expectedNames.size === 0 : undefined;
+  // It is the only wildcard of this type on the stream.
+  return !one.isLocator && one.kind === 'wildcard' ? true : undefined;
 }
 
 /** The request of those that were asked for first; there may be too many for arguments. */
@@ -99,10 +92,7 @@ function byResources(stream: DeltaWaiting, said: Said): Judgement {
   let shown: ReturnType<typeof shownBy> | undefined;
   return (subscription) => {
     shown ??= shownBy(stream, said);
-    if (subscription.expectedNames.size > 0 || !shown.requests.has(subscription.requestNumber)) return false;
-    // The same was unsubscribed before it was answered. A response may answer that one:
-    // → subscribe *, → unsubscribe *, → subscribe *, ← response to the first.
-    return !stream.leaving.has(subscription, 'unanswered') || shown.onlyFor.has(subscription);
+    return shown.has(subscription.requestNumber);
   };
 }
 
@@ -111,8 +101,8 @@ function isWaiting(
   { subscriptions, sweepPending }: DeltaWaiting,
   subscription: UpstreamSubscription,
 ): boolean {
-  const { responseSeen, resolvedOnThisStream, expectedNames } = subscription;
-  if (responseSeen || expectedNames.size > 0) return false;
+  const { responseSeen, resolvedOnThisStream } = subscription;
+  if (responseSeen) return false;
   return subscriptions.unresolved.has(subscription) || (sweepPending && !resolvedOnThisStream);
 }
 
@@ -142,25 +132,18 @@ function mayBeUpdate(
     );
 }
 
-/**
- * What the resources of a response show. `requests`: those to which it is an answer, as it has something for one of their
- * wildcards or globs. `onlyFor`: the wildcards and globs for which something in it is, and for no others.
- */
-function shownBy(stream: DeltaWaiting, said: Said) {
-  const { subscriptions } = stream;
+/** The requests to which the resources of a response are an answer, as it has something for one of their wildcards or globs. */
+function shownBy(stream: DeltaWaiting, said: Said): ReadonlySet<number> {
   const requests = new Set<number>();
-  const onlyFor = new Set<UpstreamSubscription>();
-  const changes: readonly Identity[] = [...said.puts, ...said.removals];
-  for (const [at, identity] of [...changes, ...said.heartbeats].entries()) {
-    const by = subscriptions.collecting(identity.name).filter((subscription) => subscription.shows(identity));
+  for (const identity of [...said.puts, ...said.removals, ...said.heartbeats]) {
     // Servers answer in order, so of the requests that wait it is for the oldest one.
-    const waiting = by.filter((one) => isWaiting(stream, one));
+    const waiting = stream.subscriptions
+      .collecting(identity.name)
+      .filter((subscription) => subscription.shows(identity) && isWaiting(stream, subscription));
     const oldest = oldestOf(waiting);
     if (waiting.length > 0 && !mayBeUpdate(stream, identity, oldest)) requests.add(oldest);
-    const [only] = by;
-    if (only !== undefined && by.length === 1 && at < changes.length) onlyFor.add(only);
   }
-  return { requests, onlyFor };
+  return requests;
 }
 
 /**
@@ -232,13 +215,13 @@ const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
   one.anyResponseAnswers || (!one.isLocator && one.kind === 'wildcard') || one.requestNumber <= lastSeen;
 
 /**
- * Whether a full state has all that is subscribed. If not, what it lacks may be for a subscription that upstream has not
- * seen on this stream: a later one, or one that is suspended.
+ * Whether a full state has all that is subscribed. If not, what it lacks may be for a later subscription, which upstream
+ * has not seen on this stream.
  */
 export function isCompleteFor(subscriptions: UpstreamSubscriptions, lastSeen: number): boolean {
   const isAnswered = (one: UpstreamSubscription): boolean =>
     one.resolvedOnThisStream || (one.requestNumber > 0 && sotwAnswered(lastSeen, one));
-  return subscriptions.suspended.size === 0 && subscriptions.active.values().every(isAnswered);
+  return subscriptions.all.values().every(isAnswered);
 }
 
 /**

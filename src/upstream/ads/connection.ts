@@ -1,11 +1,11 @@
-import { Backoff, type Clock, type Timer } from '../../model/clock.ts';
+import { Backoff, type Timer } from '../../model/clock.ts';
 import type { LoadTarget } from '../../model/load.ts';
 import type { UpdateMetrics, UpstreamSink, UpstreamState } from '../../model/upstream.ts';
 import { Conditions } from '../../observe/conditions.ts';
 import { formatSeconds } from '../../observe/format.ts';
 import type { Log } from '../../observe/log.ts';
 import { type Address, formatAddress, systemLookup } from '../../wire/address.ts';
-import { Code } from '../../wire/grpc-status.ts';
+import type { Code } from '../../wire/grpc-status.ts';
 import type { Claims } from '../claims.ts';
 import { EndpointHealth } from './endpoint-health.ts';
 import {
@@ -119,7 +119,6 @@ export class AdsConnection {
   readonly options: AdsUpstreamOptions;
   readonly sink: UpstreamSink;
   readonly conditions: Conditions;
-  readonly #via: AnnouncedVia;
   readonly #transport: Transport;
   readonly #failover: Failover;
   #users: () => Iterable<ConnectionUser> = () => [];
@@ -144,7 +143,6 @@ export class AdsConnection {
     this.options = options;
     this.sink = sink;
     this.conditions = new Conditions(options.log);
-    this.#via = new AnnouncedVia(options.via, options.clock);
     this.#transport = options.transport ?? addressesTransport(grpcTransport(options), systemLookup, options);
     this.health = new EndpointHealth(options.clock, options.resourceTimeoutMs);
     this.#failover = new Failover(
@@ -158,11 +156,6 @@ export class AdsConnection {
     return this.#state.kind === 'up' ? this.#state : undefined;
   }
 
-  /** The header x-distributary-via of a stream that is opened now. */
-  via(): string {
-    return this.#via.text();
-  }
-
   state(sessions: number): UpstreamState {
     return {
       kind: 'ads',
@@ -173,7 +166,6 @@ export class AdsConnection {
       sessions,
       staleSince: this.#staleSince,
       lastError: this.#lastError,
-      warning: this.#via.warning,
       refusedStreams: Math.max(this.health.refused, this.#isRefused ? 1 : 0),
     };
   }
@@ -207,9 +199,8 @@ export class AdsConnection {
     state.silence = clock.after(resourceTimeoutMs, () => this.#silent(state));
   }
 
-  /** A response that can be read has arrived on a stream with this header. */
-  answered(stream: object, via: string): void {
-    this.#via.answered(via);
+  /** A response that can be read has arrived on a stream. */
+  answered(stream: object): void {
     if (this.health.answered(stream)) {
       this.#refusesLess();
       this.#changed();
@@ -226,11 +217,10 @@ export class AdsConnection {
   }
 
   /**
-   * A stream with this header ended before any response; without a code the relay has closed it. `isItsOwnFault`: whoever
-   * ended it had read what it asks. True: the connection is given up.
+   * A stream ended before any response. `isItsOwnFault`: whoever ended it had read what it asks. True: the connection is
+   * given up.
    */
-  unanswered(stream: object, reason: string, via: string, isItsOwnFault: boolean, code?: Code): boolean {
-    this.#via.unanswered(via, code);
+  unanswered(stream: object, reason: string, isItsOwnFault: boolean): boolean {
     const state = this.#state;
     if (state.kind !== 'up') return false;
     const hasWorked = state.answered || state.silence === 'accepted';
@@ -557,74 +547,4 @@ export class Failover {
   failedBack(index: number): void {
     this.#current = index;
   }
-}
-
-/** How long the paths are left out before they are tried again, in milliseconds. */
-const leftOutMs = 3_600_000;
-
-/**
- * What servers and proxies answer to a header that is too large, as grpc-js has it (431 is UNKNOWN). Not what relays
- * say: FAILED_PRECONDITION is a loop, which must not be hidden, and UNAVAILABLE is a cold cache.
- */
-const tooLarge: ReadonlySet<Code | undefined> = new Set([
-  Code.UNKNOWN,
-  Code.INTERNAL,
-  Code.RESOURCE_EXHAUSTED,
-  Code.INVALID_ARGUMENT,
-]);
-
-/**
- * What the streams of an upstream say in x-distributary-via. When streams are refused since it grew, they say only which
- * relay this is: without the paths below it a loop may be found late, but with them the relay is cut off.
- */
-class AnnouncedVia {
-  readonly #via: () => string;
-  readonly #clock: Clock;
-  /** The longest header of a stream that was answered. */
-  #taken = 0;
-  /** Bytes of the header that was not sent when a stream was opened last; 0: it was. */
-  #leftOut = 0;
-  #refused: { readonly length: number; readonly until: number } | undefined;
-
-  constructor(via: () => string, clock: Clock) {
-    this.#via = via;
-    this.#clock = clock;
-  }
-
-  /** Of a stream that is opened now. */
-  text(): string {
-    const all = this.#via();
-    this.#leftOut = this.#isRefused(all) ? all.length : 0;
-    return this.#leftOut > 0 ? ownOf(all) : all;
-  }
-
-  /** What the operator should know; empty: nothing. */
-  get warning(): string {
-    if (this.#leftOut === 0) return '';
-    return `streams with a header x-distributary-via of ${this.#leftOut} bytes were refused: it is sent without the relays below this one, so a loop of relays may go unnoticed`;
-  }
-
-  answered(via: string): void {
-    this.#taken = Math.max(this.#taken, via.length);
-  }
-
-  /** A stream that said this was ended before any response. */
-  unanswered(via: string, code: Code | undefined): void {
-    if (via === ownOf(via)) {
-      // It is not the header.
-      this.#refused = undefined;
-    } else if (via.length > this.#taken && tooLarge.has(code)) {
-      this.#refused = { length: via.length, until: this.#clock.monotonic() + leftOutMs };
-    }
-  }
-
-  #isRefused(all: string): boolean {
-    if (this.#refused === undefined || all === ownOf(all)) return false;
-    return all.length >= this.#refused.length && this.#clock.monotonic() < this.#refused.until;
-  }
-}
-
-function ownOf(via: string): string {
-  const end = via.indexOf(',');
-  return end < 0 ? via : via.slice(0, end);
 }

@@ -17,7 +17,7 @@ import type { OutgoingDelta, OutgoingRequest } from '../../wire/request-writer.t
 import type { ErrorDetail, Locator } from '../../wire/requests.ts';
 import type { IncomingResponse } from '../../wire/response-reader.ts';
 import { type Identity, VariantSet } from '../variant-set.ts';
-import { AckedResources, type AckedVariant } from './acked-resources.ts';
+import type { AckedVariant } from './acked-resources.ts';
 import { deltaAnswers, emptied, inDoubt, namesAnswered, ofOldestRequest } from './answer-attribution.ts';
 import type { ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
@@ -33,13 +33,6 @@ export class DeltaType extends SubscribedType {
   isEmpty = false;
   /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
   #initialVersions = noVersions;
-  /**
-   * What this stream delivered for a wildcard or glob that was unsubscribed just now. If it is subscribed again soon,
-   * upstream sends all of it again.
-   */
-  readonly #resendable = new AckedResources();
-  /** Subscriptions that still expect names to be sent again. */
-  readonly #awaitingResend = new Set<UpstreamSubscription>();
   /** Wildcards and globs of which the last response said that a relay above does not know yet what they show (protocol §3.13). */
   #unknownAbove: ReadonlySet<UpstreamSubscription> = new Set();
   /** Subscriptions to names of which the last response has a resource, and none before it on this stream had. */
@@ -59,11 +52,10 @@ export class DeltaType extends SubscribedType {
     this.#initialVersions = new Map(confirmed.map((variant) => [variant.name, variant.version]));
     for (const variant of confirmed) variant.confirmed = true;
     this.sweepPending = confirmed.length < lasting.length;
-    // A suspended one that comes back needs no answer either, but to another endpoint it does.
     for (const one of this.subscriptions.collections())
       one.resolvedOnThisStream = resumed && one.resolved && !this.sweepPending;
     if (!resumed) return;
-    for (const one of this.subscriptions.active)
+    for (const one of this.subscriptions.all)
       if (one.kind === 'name')
         one.resolvedOnThisStream = one.resolved && this.covered(one).some(({ confirmed }) => confirmed);
   }
@@ -112,7 +104,7 @@ export class DeltaType extends SubscribedType {
     // Some control planes take what is named in initial_resource_versions for subscribed. What came by an alias only is
     // not subscribed by its name.
     const { subscriptions } = this;
-    return subscriptions.matching(name, [], constraints).some((one) => subscriptions.active.has(one));
+    return subscriptions.matching(name, [], constraints).length > 0;
   }
 
   protected changeSubscriptions(
@@ -122,7 +114,6 @@ export class DeltaType extends SubscribedType {
     const { type, requestCount } = this;
     const initialVersions = this.#initialVersions;
     this.#initialVersions = noVersions;
-    if (requestCount > 1) for (const subscription of subscribed) this.#expectResent(subscription);
     this.#expectReturned(subscribed);
     const left = new Set(unsubscribed.map(({ selector }) => selector));
     const together = left.size === 0 || !subscribed.some(({ selector }) => left.has(selector));
@@ -149,18 +140,6 @@ export class DeltaType extends SubscribedType {
     const waits = (one: UpstreamSubscription): boolean =>
       one.requestNumber > 0 && !one.resolvedOnThisStream && this.subscriptions.has(one);
     this.renewIfDoubtful(`${doubt} ${this.type}`, () => names.some(waits));
-  }
-
-  /** A subscribe is answered with everything, also with what was sent before (protocol §4.2). */
-  #expectResent(subscription: UpstreamSubscription): void {
-    if (subscription.kind === 'name') return;
-    const { kind, selector } = subscription;
-    const resendable = kind === 'glob' ? this.#resendable.under(selector) : this.#resendable.all();
-    const sent = [...this.covered(subscription), ...resendable];
-    subscription.expectedNames = new Set(
-      sent.filter((variant) => subscription.shows(variant)).map(({ name }) => name),
-    );
-    if (subscription.expectedNames.size > 0) this.#awaitingResend.add(subscription);
   }
 
   protected answeredBy(
@@ -206,21 +185,9 @@ export class DeltaType extends SubscribedType {
 
   protected onUnsubscribed(subscription: UpstreamSubscription): void {
     if (subscription.requestNumber === 0) return;
-    this.#awaitingResend.delete(subscription);
     const { resourceTimeoutMs } = this.stream.options;
     const mayBeAnswered = subscription.mayBeAnswered && resourceTimeoutMs !== undefined;
-    for (const variant of subscription.kind === 'name' ? [] : this.covered(subscription)) {
-      if (variant.confirmed && subscription.shows(variant)) this.#resendable.put(variant);
-    }
     this.leave(subscription, this.subscriptions.locators && mayBeAnswered);
-  }
-
-  /**
-   * Later responses must not use what is known of it: upstream may have deleted the resources, and does not send removals of
-   * what is not subscribed.
-   */
-  protected override onLeft(): void {
-    if (this.leaving.size === 0) this.#resendable.clear();
   }
 
   protected mayLackBody(put: Put): boolean {
@@ -292,7 +259,6 @@ export class DeltaType extends SubscribedType {
     this.#justAnswered.clear();
     for (const put of all) {
       const { name, constraints, ttlMilliseconds, version, payload } = put;
-      this.leaving.received(name, constraints);
       const known = acked.get(name, constraints.key);
       // A heartbeat need not repeat them.
       const aliases = put.any === undefined && known !== undefined ? known.aliases : put.aliases;
@@ -313,7 +279,6 @@ export class DeltaType extends SubscribedType {
         puts.push(put);
         acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });
       }
-      this.#markReceived(put);
       const matching = subscriptions.matching(name, aliases, constraints);
       if (!isHeartbeat) this.#endErrors(matching);
       for (const subscription of namesAnswered(matching, repeated)) {
@@ -354,28 +319,10 @@ export class DeltaType extends SubscribedType {
     }
   }
 
-  /**
-   * A variant was delivered or removed. Where its name is expected, it need not be the same variant: with these parameters,
-   * there is another one instead of what earlier subscriptions have:
-   *
-   *     → +* {}   ← a {}   → +* {env=prod}, expects a   ← a {env == "prod"}
-   */
-  #markReceived(variant: Identity): void {
-    if (this.#resendable.size + this.#awaitingResend.size === 0) return;
-    const { name, constraints } = variant;
-    this.#resendable.delete(variant);
-    for (const subscription of this.#awaitingResend.size > 0 ? this.subscriptions.collecting(name) : []) {
-      if (!subscription.isFor(constraints)) continue;
-      if (subscription.expectedNames.delete(name) && subscription.expectedNames.size === 0)
-        this.#awaitingResend.delete(subscription);
-    }
-  }
-
   /** `byName`: it is removed by its name alone. */
   #remove(identity: Identity, byName: boolean, reading: DeltaReading): void {
     const { name, constraints } = identity;
     const { acked, subscriptions } = this;
-    this.#markReceived(identity);
     if (isGlob(name)) {
       this.#empty(identity, reading.bodies);
       return;
@@ -400,7 +347,7 @@ export class DeltaType extends SubscribedType {
   #onlyCalled(alias: ResourceName, bodies: DeltaReading['bodies']): readonly AckedVariant[] {
     const { subscriptions } = this;
     // It says so to one of several locators: which, is not said. Nor is it an answer to one that has ended.
-    if (subscriptions.named(alias).length !== 1 || this.leaving.unanswered(alias).length > 0) return [];
+    if (subscriptions.named(alias).length !== 1 || this.leaving.isUnanswered(alias)) return [];
     const isOther = (one: string): boolean =>
       one !== alias && subscriptions.named(resourceName(one)).length > 0;
     const isOnly = ({ name, aliases, constraints }: AckedVariant): boolean =>
@@ -422,7 +369,7 @@ export class DeltaType extends SubscribedType {
     if (own.length === all.length) return all;
     // It may be the answer to the plain name, or to its end (protocol §4.5). That says nothing of what a glob or an alias
     // shows for other parameters.
-    const isAnswer = subscriptions.named(name).length > 0 || leaving.hasName(name);
+    const isAnswer = subscriptions.named(name).length > 0 || leaving.has(name);
     return isAnswer ? own : all;
   }
 
@@ -432,15 +379,13 @@ export class DeltaType extends SubscribedType {
    * follows.
    */
   #empty({ name, constraints }: Identity, bodies: DeltaReading['bodies']): void {
-    const { subscriptions, leaving } = this;
+    const { subscriptions } = this;
     // A relay above has nothing of it to say but this error.
     if (this.isFailing(name)) return;
-    const named = [...subscriptions.named(name), ...leaving.unanswered(name)].filter((one) =>
-      one.isFor(constraints),
-    );
+    const named = subscriptions.named(name).filter((one) => one.isFor(constraints));
+    if (this.#isForFormer(name, named)) return;
     for (const one of emptied(named)) {
-      if (leaving.answered(one)) continue;
-      one.responseSeen = subscriptions.active.has(one);
+      one.responseSeen = true;
       if (named.length > 1) continue;
       for (const variant of this.covered(one))
         if (one.shows(variant) && !bodies.has(variant)) this.#removeVariant(variant);
@@ -450,7 +395,6 @@ export class DeltaType extends SubscribedType {
 
   #removeVariant(variant: Identity): void {
     this.remove([variant]);
-    this.#markReceived(variant);
     for (const subscription of this.subscriptions.matching(variant.name, [], variant.constraints)) {
       // A subscription that is newer than this response may still get another variant.
       if (subscription.kind === 'name' && (subscription.resolved || subscription.anyResponseAnswers))
@@ -463,20 +407,26 @@ export class DeltaType extends SubscribedType {
    * which parameters (protocol §5), unless it has constraints. Servers answer in order, so it is for the locators of
    * the oldest unanswered request. If that is only one, what it has from an earlier stream is removed.
    */
-  #resolveMissing(identity: Identity): void {
-    const { name, constraints } = identity;
-    const { subscriptions, leaving } = this;
-    const unanswered = leaving.unanswered(name).filter((one) => one.isFor(constraints));
-    const named = [...subscriptions.naming(name, constraints), ...unanswered];
+  #resolveMissing({ name, constraints }: Identity): void {
+    const { subscriptions } = this;
+    const named = subscriptions.naming(name, constraints);
+    if (this.#isForFormer(name, named)) return;
     const meant = ofOldestRequest(named, this.#justAnswered);
-    if (meant.length === 0) this.#removeGoneMeanwhile(identity);
-    for (const subscription of meant) if (!leaving.answered(subscription)) this.resolve(subscription);
+    for (const subscription of meant) this.resolve(subscription);
     // The others have answers of their own. A relay of ours may have meant them too, and no silence would tell (§5.10).
     if (this.stream.options.resourceTimeoutMs === undefined)
       this.#renewIfUnanswered(`missing ${name}`, named);
     const [only] = meant;
-    if (only !== undefined && meant.length === 1 && subscriptions.has(only))
-      this.#removeUnconfirmedOfName(only);
+    if (only !== undefined && meant.length === 1) this.#removeUnconfirmedOfName(only);
+  }
+
+  /** It may be the answer to one that was taken back: then a new stream asks for these. */
+  #isForFormer(name: ResourceName, named: readonly UpstreamSubscription[]): boolean {
+    if (!this.leaving.isUnanswered(name)) return false;
+    this.renewIfDoubtful(`missing ${name} ${this.type}`, () =>
+      named.some((one) => this.subscriptions.has(one)),
+    );
+    return true;
   }
 
   /**
@@ -489,28 +439,6 @@ export class DeltaType extends SubscribedType {
       subscription.isFor(constraints) &&
       this.subscriptions.matching(name, aliases, constraints).every((one) => one.resolvedOnThisStream);
     this.remove(this.covered(subscription).filter(isGone));
-  }
-
-  /**
-   * A locator was unsubscribed and subscribed again before it was answered. The resource that came then answered the first
-   * subscription. The second one is answered by a removal without constraints, if the resource was deleted in between:
-   *
-   *     → +a {env=prod}   → -a {env=prod}   → +a {env=prod}   ← a {env == "prod"}   ← removed: a
-   *
-   * A removal or an error with constraints for other parameters is not its answer.
-   */
-  #removeGoneMeanwhile({ name, constraints }: Identity): void {
-    const { acked, subscriptions, leaving } = this;
-    const [only, ...others] = subscriptions
-      .naming(name, constraints)
-      .filter((one) => leaving.has(one, 'taken'));
-    if (only === undefined || others.length > 0) return;
-    this.remove(
-      acked.of(name).filter((variant) => {
-        const matching = subscriptions.matching(name, [], variant.constraints);
-        return matching.length === 1 && matching[0] === only;
-      }),
-    );
   }
 }
 

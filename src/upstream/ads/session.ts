@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import { Backoff, Sweep, type Timer } from '../../model/clock.ts';
+import { Backoff, type Timer } from '../../model/clock.ts';
 import { getOrMake } from '../../model/maps.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { assertNever } from '../../model/result.ts';
@@ -18,8 +18,6 @@ import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } fro
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
-/** So many idle interests end in one turn: some 15 µs each. */
-const endsPerTurn = 1000;
 /** The longest wait between two tries on an isolated stream, if `backoff.max` is shorter than this. Milliseconds. */
 const isolatedMaxBackoffMs = 30_000;
 
@@ -46,7 +44,6 @@ export class Session {
   #interests = 0;
   /** The idle interests. */
   readonly #idle = new Set<Interest>();
-  readonly #endIdle: Sweep;
 
   constructor(
     connection: AdsConnection,
@@ -56,7 +53,7 @@ export class Session {
     stamp: Stamp,
     changed: () => void,
   ) {
-    const { backoff, clock, services = 'AGGREGATED' } = connection.options;
+    const { backoff, services = 'AGGREGATED' } = connection.options;
     this.connection = connection;
     this.parameters = parameters;
     this.holders = holders;
@@ -64,11 +61,6 @@ export class Session {
     this.node = node;
     this.#stamp = stamp;
     this.suspicion = new Suspicion(backoff.maxMs, services);
-    this.#endIdle = new Sweep(clock, 0, () => {
-      const before = this.#interests;
-      for (const one of this.#suspended().take(endsPerTurn).toArray()) connection.sink.endIfIdle?.(one);
-      return this.#interests < before && this.#suspended().some(() => true);
-    });
   }
 
   /** Nothing is subscribed. */
@@ -87,12 +79,7 @@ export class Session {
 
   /** Nothing may be subscribed or unsubscribed while they are read. */
   interests(): Iterable<Interest> {
-    return this.#streams.values().flatMap(({ machine }) => machine.interests('all'));
-  }
-
-  /** Those that were not subscribed again after a stream ended, because they are idle. */
-  #suspended(): IteratorObject<Interest, undefined> {
-    return this.#streams.values().flatMap(({ machine }) => machine.interests('suspended'));
+    return this.#streams.values().flatMap(({ machine }) => machine.interests);
   }
 
   /** What was asked and has no answer yet. */
@@ -135,17 +122,11 @@ export class Session {
   /** Nobody subscribes to it any more. */
   markIdle(interest: Interest): void {
     this.#idle.add(interest);
-    this.#streamOf(interest)?.suspendIdle();
-  }
-
-  isIdle(interest: Interest): boolean {
-    return this.#idle.has(interest);
   }
 
   /** Somebody subscribes to it again. */
   markActive(interest: Interest): void {
     this.#idle.delete(interest);
-    this.#streamOf(interest)?.change('resume', interest);
   }
 
   /** The connection is open. */
@@ -155,12 +136,10 @@ export class Session {
 
   /** `lost`: why the connection was lost; undefined: the relay itself has closed it. */
   down(lost: string | undefined): void {
-    this.#endIdle.stop();
     for (const stream of [...this.#streams.values()]) stream.down(lost);
   }
 
   stop(): void {
-    this.#endIdle.stop();
     for (const stream of this.#streams.values()) stream.stop();
   }
 
@@ -190,13 +169,9 @@ export class Session {
     for (const stream of this.#streams.values()) if (stream !== on) stream.finishReading();
   }
 
-  /**
-   * The control plane answers again. Interests that were not subscribed again, because nobody subscribes to them, end
-   * now: nothing keeps them current.
-   */
+  /** The control plane answers again. */
   accepted(on: AdsStream): void {
     for (const stream of this.#streams.values()) if (stream !== on) stream.siblingAnswered();
-    if (this.#suspended().some(() => true)) this.#endIdle.start();
   }
 
   relocate(moves: readonly Relocation[]): void {
@@ -269,11 +244,6 @@ class AdsStream {
   #opened = false;
   /** Another stream of the session has had a response on this connection. */
   #siblingAnswered = false;
-  /**
-   * The control plane has ended a stream before. Interests without subscribers are not subscribed again on the next
-   * one.
-   */
-  #hasEndedBefore = false;
 
   constructor(session: Session, id: StreamId, stamp: Stamp) {
     const { options } = session.connection;
@@ -296,7 +266,7 @@ class AdsStream {
   }
 
   /** What is subscribed changes: all changes of one moment are sent in one request. */
-  change(how: 'subscribe' | 'unsubscribe' | 'resume', interest: Interest): void {
+  change(how: 'subscribe' | 'unsubscribe', interest: Interest): void {
     this.machine[how](interest);
     this.#run();
     this.#flushSoon();
@@ -324,7 +294,6 @@ class AdsStream {
       return;
     }
     this.#endStream();
-    this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(Code.UNAVAILABLE);
     this.#session.relocate(this.#session.suspicion.ended(this.#id, 'lost', lost, clock.monotonic()));
@@ -345,7 +314,6 @@ class AdsStream {
   /** Takes over a type from another stream. If nothing else is subscribed here, takes over that stream's backoff, too. */
   adopt(state: SubscribedType, before: AdsStream): void {
     const endpoint = before.#lastEndpoint;
-    this.#hasEndedBefore ||= before.#hasEndedBefore;
     const isNew = !this.#opened;
     if (isNew) this.#lastEndpoint = endpoint;
     else if (this.#open === undefined && this.#lastEndpoint !== endpoint) this.#lastEndpoint = undefined;
@@ -359,11 +327,6 @@ class AdsStream {
     }
   }
 
-  /** Nobody subscribes any more to some interest of this stream. */
-  suspendIdle(): void {
-    if (this.#hasEndedBefore && this.#open === undefined) this.#flushSoon();
-  }
-
   /** A control plane that decides by node may have other resources for another one: nothing is resumed. */
   startOver(): void {
     this.#lastEndpoint = undefined;
@@ -373,7 +336,8 @@ class AdsStream {
 
   /** gRPC metadata is sent only when a stream opens. To announce more relays, a new stream is needed. Rare. */
   reannounce(): boolean {
-    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.via())) return false;
+    if (this.#open === undefined || !announcesMore(this.#open.via, this.#connection.options.via()))
+      return false;
     this.#reopen();
     return true;
   }
@@ -386,7 +350,6 @@ class AdsStream {
   #flushSoon(): void {
     this.#flush ??= this.#connection.options.clock.after(0, () => {
       this.#flush = undefined;
-      if (this.#hasEndedBefore && this.#open === undefined) this.#suspendIdle();
       if (this.machine.isUnused) this.#closeStream();
       else if (this.#open === undefined) this.#openStream();
       else {
@@ -399,7 +362,6 @@ class AdsStream {
   #openStream(): void {
     const connected = this.#connection.up;
     if (connected === undefined || this.#open !== undefined || this.#retry !== undefined) return;
-    if (this.#hasEndedBefore) this.#suspendIdle();
     if (this.machine.isUnused) {
       this.#connection.closed(this);
       return;
@@ -411,7 +373,7 @@ class AdsStream {
     this.#connection.opening(this);
     this.#opened = true;
     const { channel, endpoint } = connected;
-    const via = this.#connection.via();
+    const via = options.via();
     const open: OpenStream = {
       via,
       since: options.clock.monotonic(),
@@ -451,10 +413,6 @@ class AdsStream {
     timers.set('probation', clock.after(probation, survived));
   }
 
-  #suspendIdle(): void {
-    this.machine.suspendIdle((interest) => this.#session.isIdle(interest));
-  }
-
   #reopen(): void {
     if (this.#open === undefined) return;
     this.#endOwn();
@@ -492,7 +450,7 @@ class AdsStream {
     const effects = this.machine.ready();
     if (!effects.some((effect) => effect.kind === 'fail')) {
       open.answered = true;
-      this.#connection.answered(this, open.via);
+      this.#connection.answered(this);
       this.#session.accepted(this);
     }
     this.#run(effects);
@@ -518,12 +476,11 @@ class AdsStream {
       return;
     }
     this.#endStream();
-    this.#hasEndedBefore = true;
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(code);
     const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
-    if (this.#isGivenUp(open, reason, this.#isItsOwn(code), code)) return;
+    if (this.#isGivenUp(open, reason, this.#isItsOwn(code))) return;
     const { isUnused } = this.machine;
     // Everything has moved to other streams, the cause of the end too.
     if (isUnused) this.#connection.closed(this);
@@ -546,8 +503,8 @@ class AdsStream {
   }
 
   /** Tells the connection how a stream ended; true: the whole connection is given up. */
-  #isGivenUp(open: OpenStream, reason: string, isItsOwnFault: boolean, code?: Code): boolean {
-    if (!open.answered) return this.#connection.unanswered(this, reason, open.via, isItsOwnFault, code);
+  #isGivenUp(open: OpenStream, reason: string, isItsOwnFault: boolean): boolean {
+    if (!open.answered) return this.#connection.unanswered(this, reason, isItsOwnFault);
     this.#connection.ended(this, reason);
     return false;
   }

@@ -111,7 +111,7 @@ export class SotwType extends SubscribedType {
     // resource.
     const isLeftOut = (one: UpstreamSubscription): boolean =>
       again.has(one.selector) && !(this.#isFull && isNew.has(one));
-    const active = [...this.subscriptions.active];
+    const active = [...this.subscriptions.all];
     // The store has dropped the resource. Upstream sends it again only if one request leaves the name out and the
     // next one adds it.
     if (unsubscribed.some(isLeftOut))
@@ -396,7 +396,7 @@ export class SotwType extends SubscribedType {
     const { subscriptions, type } = this;
     const named = subscriptions.naming(name, constraints).filter(({ kind }) => kind === 'name');
     const first = named.filter((one) => one.anyResponseAnswers || !one.isLocator);
-    if (this.#isFull || this.leaving.hasName(name)) return first;
+    if (this.#isFull || this.leaving.has(name)) return first;
     const meant = [...first, ...ofOldestRequest(named, noneAnswered)];
     const waits = (one: UpstreamSubscription): boolean =>
       one.requestNumber > 0 && !one.resolvedOnThisStream && !meant.includes(one) && subscriptions.has(one);

@@ -50,9 +50,9 @@ export class StreamMachine extends StreamEffects {
     return this.options.protocol === 'SOTW';
   }
 
-  /** Nothing is subscribed, or all of it is suspended. */
+  /** Nothing is subscribed. */
   get isUnused(): boolean {
-    return this.#types.values().every(({ subscriptions }) => subscriptions.active.size === 0);
+    return this.#types.values().every(({ subscriptions }) => subscriptions.empty);
   }
 
   /** What was asked and has no answer yet. */
@@ -65,11 +65,11 @@ export class StreamMachine extends StreamEffects {
     return this.#types.values().reduce((sum, type) => sum + type.keptBytes, 0);
   }
 
-  /** All interests, or those that were suspended by `suspendIdle`. Nothing may be subscribed or unsubscribed while they are read. */
-  interests(which: 'all' | 'suspended'): IteratorObject<Interest, undefined> {
+  /** Nothing may be subscribed or unsubscribed while they are read. */
+  get interests(): IteratorObject<Interest, undefined> {
     return this.#types
       .values()
-      .flatMap(({ subscriptions }) => (which === 'all' ? subscriptions.all() : subscriptions.suspended))
+      .flatMap(({ subscriptions }) => subscriptions.all)
       .flatMap(({ interests }) => interests.values());
   }
 
@@ -141,16 +141,6 @@ export class StreamMachine extends StreamEffects {
     this.#types.get(interest.type)?.unsubscribe(interest);
   }
 
-  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
-  resume(interest: Interest): void {
-    this.#types.get(interest.type)?.resume(interest);
-  }
-
-  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
-  suspendIdle(isIdle: (interest: Interest) => boolean): void {
-    for (const type of this.#types.values()) type.suspendIdle(isIdle);
-  }
-
   /**
    * Changes of subscription are sent now, by type, in the order of ADS (protocol §8): a server that answers in the order of
    * requests warms clusters first.
@@ -160,7 +150,7 @@ export class StreamMachine extends StreamEffects {
     const types = [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order);
     const returned = this.#renewedLately ? undefined : types.find((type) => type.needsNewStream(false));
     if (returned !== undefined) {
-      this.#renewedLately = true;
+      this.#renewedLately = this.options.resourceTimeoutMs !== undefined;
       const reason = `the wildcard of ${returned.type} comes back: only a new stream gets all of it for certain`;
       this.add({ kind: 'renew', reason });
       return;

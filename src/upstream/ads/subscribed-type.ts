@@ -13,7 +13,6 @@ import {
   type Selector,
   type Transaction,
   transaction,
-  WILDCARD,
 } from '../../model/transaction.ts';
 import { isKnownType, type TypeInfo, typeInfo } from '../../model/types.ts';
 import { Code } from '../../wire/grpc-status.ts';
@@ -129,7 +128,7 @@ export abstract class SubscribedType {
   /** The names with errors, other than NOT_FOUND, of the last response. */
   #failing: ReadonlySet<string> = new Set();
 
-  /** On a new stream everything is subscribed anew, except what is suspended. */
+  /** On a new stream everything is subscribed anew. */
   constructor(stream: StreamEffects, { type, holder, subscriptions, acked, rules, version }: KeptType) {
     this.stream = stream;
     this.type = type;
@@ -140,7 +139,7 @@ export abstract class SubscribedType {
     this.rules = rules;
     this.version = version;
     acked.startOver();
-    for (const subscription of subscriptions.active) {
+    for (const subscription of subscriptions.all) {
       subscription.startOver();
       this.#toSubscribe.add(subscription);
     }
@@ -166,8 +165,6 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
-  /** Of some that were unsubscribed nothing is on its way any more. */
-  protected onLeft?(): void;
   /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
   protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
@@ -199,7 +196,6 @@ export abstract class SubscribedType {
       this.#toSubscribe.add(subscription);
       return;
     }
-    if (this.subscriptions.resume(subscription)) this.#toSubscribe.add(subscription);
     if (repeated) this.#resubscribe(subscription);
     else this.#join(subscription, interest);
   }
@@ -238,28 +234,19 @@ export abstract class SubscribedType {
     return this.#mayReturn.has(subscription, !lately && this.nonce !== '');
   }
 
-  /** A wildcard comes back. go-control-plane sends only what has changed since. `lately`: a stream was opened for that. */
+  /**
+   * A wildcard comes back. go-control-plane sends only what has changed since. Of any wildcard or glob something may still be
+   * on its way that was sent before it was unsubscribed. `lately`: a stream was opened for that.
+   */
   needsNewStream(lately: boolean): boolean {
+    const isSilent = this.stream.options.resourceTimeoutMs !== undefined;
     const isBack = (one: UpstreamSubscription): boolean =>
-      one.isPlainWildcard && one.requestNumber === 0 && this.hasReturned(one, lately);
-    const { resourceTimeoutMs } = this.stream.options;
-    return resourceTimeoutMs !== undefined && this.subscriptions.named(WILDCARD).some(isBack);
-  }
-
-  /** No stream is open. Subscriptions with only idle interests are not sent on the next one. */
-  suspendIdle(isIdle: (interest: Interest) => boolean): void {
-    for (const subscription of this.subscriptions.active) {
-      if (!subscription.interests.values().every(isIdle)) continue;
-      this.subscriptions.suspend(subscription);
-      this.#toSubscribe.delete(subscription);
-    }
-  }
-
-  /** Somebody subscribes to it again: if it is suspended, it is sent with the next flush. */
-  resume(interest: Interest): void {
-    const subscription = this.subscriptions.covering(interest);
-    if (subscription !== undefined && this.subscriptions.resume(subscription))
-      this.#toSubscribe.add(subscription);
+      (isSilent && one.isPlainWildcard && this.hasReturned(one, lately)) ||
+      (this.leaving.has(one.selector) &&
+        (this.#mayReturn.has(one, false) || this.leaving.isUnanswered(one.selector)));
+    return this.subscriptions.unresolvedCollections
+      .values()
+      .some((one) => one.requestNumber === 0 && isBack(one));
   }
 
   /**
@@ -280,7 +267,7 @@ export abstract class SubscribedType {
 
   /** What was asked on this stream and has no answer yet. */
   *awaited(): Iterable<Awaited> {
-    for (const subscription of this.subscriptions.active) {
+    for (const subscription of this.subscriptions.all) {
       if (subscription.requestNumber === 0 || subscription.resolvedOnThisStream) continue;
       if (subscription.kind === 'wildcard') yield 'wildcard';
       else yield this.holds(subscription) ? 'held' : 'names';
@@ -615,10 +602,7 @@ export abstract class SubscribedType {
     const { type, requestCount, stream } = this;
     this.leaving.add(subscription, requestCount, isUnanswered);
     const longest = stream.options.resourceTimeoutMs ?? longestWayMs;
-    stream.armOnce(`leaving ${requestCount} ${type}`, longest, () => {
-      this.leaving.endUntil(requestCount);
-      this.onLeft?.();
-    });
+    stream.armOnce(`leaving ${requestCount} ${type}`, longest, () => this.leaving.endUntil(requestCount));
   }
 
   /** The variants that upstream has delivered under the name, glob or wildcard of a subscription. */
@@ -636,7 +620,7 @@ export abstract class SubscribedType {
 
   /** Upstream has answered it, or its silence says that there is nothing. */
   #resolve(subscription: UpstreamSubscription): void {
-    subscription.resolvedOnThisStream = this.subscriptions.active.has(subscription);
+    subscription.resolvedOnThisStream = this.subscriptions.all.has(subscription);
     if (subscription.resolved) return;
     subscription.resolved = true;
     this.subscriptions.resolved(subscription);

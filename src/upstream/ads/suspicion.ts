@@ -23,7 +23,7 @@ class StreamHistory {
 /** With so many types, those that are not used any more are forgotten. */
 const manyTypes = 256;
 /** For each session, of known and of unknown types: a client that invents types must not open more. */
-const maxIsolatedStreams = 8;
+const isolatedStreams = 8;
 /** A type with a response is harmless after this time; one without, after `stableAfterMs`. Milliseconds. */
 const answeredProofMs = 5000;
 /** The time on an isolated stream doubles each time that a type has to go there again, at most this many times. */
@@ -37,9 +37,9 @@ const suspiciousRepeats = 3;
 /**
  * Which stream of a session subscribes to what. A type is usually on the first stream. Whichever of its wildcard and its
  * names comes second is on the second. Unknown types have two streams of their own, so that a type that a client invents
- * cannot end the stream of the others. What was requested last before a stream ended moves to an isolated stream, so that
- * the rest goes on. If that one ends too, half of it moves to another, until the one type is found
- * (docs/adr/0061-suspects.md). No I/O and no clock: `now` is by `Clock.monotonic()`.
+ * cannot end the stream of the others. What was requested last before a stream ended moves to isolated streams, each to one
+ * of its own as far as there are any, so that the rest goes on (docs/adr/0061-suspects.md). No I/O and no clock: `now` is by
+ * `Clock.monotonic()`.
  */
 export class Suspicion {
   readonly #stableAfterMs: number;
@@ -47,7 +47,6 @@ export class Suspicion {
   /** By type and role. */
   readonly #groups = new MapInUse<string, SubscriptionGroup>(manyTypes);
   readonly #streams = new Map<StreamId, StreamHistory>();
-  #lastIsolated = usualStreams - 1;
 
   /**
    * `stableAfterMs`: a stream that has lasted this long is stable. On services of single types nothing is isolated: a
@@ -102,8 +101,10 @@ export class Suspicion {
   }
 
   answered(streamId: StreamId, type: TypeUrl): void {
-    const unproven = this.#groupAt(streamId, type)?.unproven;
-    if (unproven !== undefined) unproven.answered = true;
+    const group = this.#groupAt(streamId, type);
+    if (group?.unproven === undefined) return;
+    group.unproven.answered = true;
+    group.suspected = undefined;
   }
 
   /** The relay itself closed the stream: that says nothing about the requests. */
@@ -141,9 +142,20 @@ export class Suspicion {
     for (const group of groups) this.#prove(group, openedAt, now);
     if (this.#services === 'PER_TYPE' || (how === 'lost' && quickEnds < suspiciousRepeats)) return [];
     const suspects = suspectsAmong(groups, isIsolated(streamId) || quickEnds >= suspiciousRepeats);
-    return isIsolated(streamId)
-      ? this.#halve(groups, suspects, reason, now)
-      : this.#isolate(groups, suspects, quickEnds, reason, now);
+    if (isIsolated(streamId)) {
+      const others = groups.filter((group) => !suspects.includes(group));
+      for (const group of suspects) group.suspected = { since: group.suspected?.since ?? now, reason };
+      return [...this.#returnHome(others, now), ...this.#isolate(suspects, now)];
+    }
+    const all = suspects.length === groups.length;
+    // If nothing would remain there, the control plane itself may be the cause: a single end is ignored.
+    if (all && quickEnds < 2) return [];
+    const moved = all ? newerHalf(suspects) : suspects;
+    for (const group of moved) {
+      group.suspected = { since: now, reason };
+      group.isolations++;
+    }
+    return this.#isolate(moved, now);
   }
 
   /** Its stream has ended, or was closed. */
@@ -157,76 +169,34 @@ export class Suspicion {
     if (now - unproven.at >= enough) group.unproven = undefined;
   }
 
-  /**
-   * Moves suspects off a usual stream. If nothing would remain on that stream, the control plane itself may be the
-   * cause, so a single end is ignored.
-   */
-  #isolate(
-    groups: readonly SubscriptionGroup[],
-    suspects: readonly SubscriptionGroup[],
-    quickEnds: number,
-    reason: string,
-    now: number,
-  ): readonly Relocation[] {
-    if (suspects.length === 0) return [];
-    const all = suspects.length === groups.length;
-    if (all && quickEnds < 2) return [];
-    const moved = all ? newerHalf(suspects) : suspects;
-    for (const group of moved) {
-      group.suspected = { since: now, reason };
-      group.isolations++;
-    }
-    return this.#move(moved, this.#streamForIsolation(moved) ?? this.#joined(moved), now);
-  }
-
-  /** An isolated stream has ended: types with a response return, half of the others move to another isolated stream. */
-  #halve(
-    groups: readonly SubscriptionGroup[],
-    suspects: readonly SubscriptionGroup[],
-    reason: string,
-    now: number,
-  ): readonly Relocation[] {
-    const moves = this.#returnHome(
-      groups.filter((group) => !suspects.includes(group)),
-      now,
-    );
-    for (const group of suspects) group.suspected = { since: group.suspected?.since ?? now, reason };
-    if (suspects.length < 2) return moves;
-    const half = newerHalf(suspects);
-    return [...moves, ...this.#move(half, this.#streamForIsolation(half), now)];
-  }
-
   #returnHome(groups: readonly SubscriptionGroup[], now: number): readonly Relocation[] {
     return groups.flatMap((group) => {
       group.suspected = undefined;
-      return this.#move([group], group.home, now);
+      return this.#move(group, group.home, now);
     });
   }
 
-  #move(groups: readonly SubscriptionGroup[], to: StreamId | undefined, now: number): readonly Relocation[] {
-    if (to === undefined) return [];
-    return groups.map((group) => {
-      const { type, streamId: from } = group;
-      group.streamId = to;
-      group.cameAt = now;
-      group.unproven = { at: now, answered: false };
-      return { type, from, to };
-    });
+  #isolate(groups: readonly SubscriptionGroup[], now: number): readonly Relocation[] {
+    return groups.flatMap((group) => this.#move(group, this.#leastUsed(group), now));
   }
 
-  /**
-   * While there is a suspect, or the usual stream keeps ending, a new type begins on an isolated stream: on one that
-   * is there, if no more may be opened.
-   */
+  #move(group: SubscriptionGroup, to: StreamId, now: number): readonly Relocation[] {
+    const { type, streamId: from } = group;
+    if (from === to) return [];
+    group.streamId = to;
+    group.cameAt = now;
+    group.unproven = { at: now, answered: false };
+    return [{ type, from, to }];
+  }
+
+  /** While there is a suspect, or the usual stream keeps ending, a new type begins on an isolated stream. */
   #create(type: TypeUrl, role: Role, now: number): SubscriptionGroup {
     this.#groups.dropUnused(({ interests, home }) => interests === 0 && isForUnknownTypes(home));
     const other = this.#group(type, role === 'named' ? 'wildcard' : 'named');
     const home = homeOf(type, other?.home, this.#services);
     const group = new SubscriptionGroup(type, role, home, now);
-    if (this.#services === 'AGGREGATED' && this.#isHomeUnstable(home, now)) {
-      group.streamId =
-        this.#unopened(group) ?? this.#streamForIsolation([group]) ?? this.#joined([group]) ?? home;
-    }
+    if (this.#services === 'AGGREGATED' && this.#isHomeUnstable(home, now))
+      group.streamId = this.#leastUsed(group);
     this.#groups.set(keyOf(group), group);
     return group;
   }
@@ -245,54 +215,22 @@ export class Suspicion {
     return (quickEnds > 1 && !isStable) || hasSuspects();
   }
 
-  /** An isolated stream that is not open yet and has only new types. */
-  #unopened({ type, home }: SubscriptionGroup): StreamId | undefined {
-    for (const streamId of this.#isolatedStreams(isForUnknownTypes(home))) {
-      const groups = this.#groupsOn(streamId);
-      const { openedAt, quickEnds } = this.#stream(streamId);
-      const mixes = groups.some((group) => group.type === type || group.suspected !== undefined);
-      if (openedAt === undefined && quickEnds === 0 && !mixes) return streamId;
-    }
-    return undefined;
-  }
-
-  /** One more isolated stream; undefined if there are too many in use. */
-  #streamForIsolation(groups: readonly SubscriptionGroup[]): StreamId | undefined {
-    const streams = this.#isolatedStreams(haveUnknown(groups));
-    for (const streamId of streams) {
-      if (streams.size < maxIsolatedStreams) break;
-      if (this.#groupsOn(streamId).some(({ interests }) => interests > 0)) continue;
-      for (const group of this.#groupsOn(streamId)) this.#groups.delete(keyOf(group));
-      this.#streams.delete(streamId);
-      streams.delete(streamId);
-    }
-    return streams.size < maxIsolatedStreams ? ++this.#lastIsolated : undefined;
-  }
-
-  /** An isolated stream without these types, if possible one without a suspect. */
-  #joined(groups: readonly SubscriptionGroup[]): StreamId | undefined {
-    const types = new Set(groups.map(({ type }) => type));
-    const streams = [...this.#isolatedStreams(haveUnknown(groups))].filter((streamId) =>
-      this.#groupsOn(streamId).every(({ type }) => !types.has(type)),
-    );
-    return (
-      streams.find((streamId) =>
-        this.#groupsOn(streamId).every(({ suspected }) => suspected === undefined),
-      ) ?? streams.at(-1)
-    );
-  }
-
-  /** Known and unknown types share no stream: clients can invent the unknown ones. */
-  #isolatedStreams(unknown: boolean): Set<StreamId> {
-    const used = new Set<StreamId>();
-    const streams = new Set<StreamId>();
-    for (const { streamId, home } of this.#groups.values()) {
-      used.add(streamId);
-      if (isIsolated(streamId) && isForUnknownTypes(home) === unknown) streams.add(streamId);
-    }
-    for (const streamId of this.#streams.keys())
-      if (isIsolated(streamId) && !used.has(streamId)) this.#streams.delete(streamId);
-    return streams;
+  /**
+   * The isolated stream that the fewest others use, with nothing else of the same type: its own, if no other is better. Known
+   * and unknown types share none, as clients can invent the unknown ones.
+   */
+  #leastUsed(group: SubscriptionGroup): StreamId {
+    const first = usualStreams + (isForUnknownTypes(group.home) ? isolatedStreams : 0);
+    const others = [...this.#groups.values().filter((one) => one !== group)];
+    const users = (streamId: StreamId): number => {
+      const there = others.filter((one) => one.streamId === streamId);
+      if (there.some(({ type }) => type === group.type)) return Number.POSITIVE_INFINITY;
+      return there.filter(({ interests }) => interests > 0).length;
+    };
+    const all = Array.from({ length: isolatedStreams }, (_, at) => first + at);
+    const isOwn = (streamId: StreamId): number => (streamId === group.streamId ? 0 : 1);
+    const [best = first] = all.toSorted((a, b) => users(a) - users(b) || isOwn(a) - isOwn(b));
+    return best;
   }
 
   #groupsOn(streamId: StreamId): readonly SubscriptionGroup[] {
@@ -344,11 +282,6 @@ class SubscriptionGroup {
 
 const keyOf = ({ type, role }: Pick<SubscriptionGroup, 'type' | 'role'>): string => `${role} ${type}`;
 
-/** Whether these are unknown types. Known and unknown ones are never on one stream. */
-function haveUnknown(groups: readonly SubscriptionGroup[]): boolean {
-  return groups.some(({ home }) => isForUnknownTypes(home));
-}
-
 /** The groups without a response when the stream ended. `doubtful`: if all had one, those that are still unproven. */
 function suspectsAmong(
   groups: readonly SubscriptionGroup[],
@@ -368,7 +301,7 @@ function newerHalf(groups: readonly SubscriptionGroup[]): readonly SubscriptionG
 /**
  * A stream of a session. The usual ones on ADS are 0 and 1 for the types of the xDS protocol, and 2 and 3 for unknown
  * types. On the services of single types each type has two of its own, with negative numbers. All others are isolated
- * streams.
+ * streams, for the one kind and then for the other.
  */
 export type StreamId = number;
 

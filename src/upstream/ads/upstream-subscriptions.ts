@@ -8,9 +8,6 @@ import { type Interest, type ResourceError, type Selector, WILDCARD } from '../.
 import { isGlob, parentGlob } from '../../model/xdstp.ts';
 import type { Identity } from '../variant-set.ts';
 
-/** Shared by most, and never added to. */
-const noNames = new Set<ResourceName>();
-
 /**
  * One subscription as upstream sees it: a name, or (NATIVE) a locator with parameters. Several interests may share
  * it, because a session has only the parameters of the rules, and clients may have more.
@@ -41,8 +38,6 @@ export class UpstreamSubscription {
   error: ResourceError | undefined;
   /** It said so on this stream. That is an answer, so silence counts no more, but it does not remove (protocol §8.2). */
   failed = false;
-  /** A wildcard or glob: the names that must be in its answer, as upstream has sent them before, and have not come yet. */
-  expectedNames = noNames;
 
   constructor(selector: Selector, parameters: Parameters, isLocator: boolean) {
     this.selector = selector;
@@ -64,7 +59,6 @@ export class UpstreamSubscription {
     this.awaitsLateAnswer = false;
     this.responseSeen = false;
     this.failed = false;
-    this.expectedNames = noNames;
   }
 
   /** Its own answer on this stream may still come, also after resource_timeout. */
@@ -98,11 +92,8 @@ export class UpstreamSubscriptions {
   readonly #globs = new Set<Selector>();
   /** Parameters are sent (NATIVE). */
   readonly locators: boolean;
-  /** Those that are sent on this stream, or will be. What is said of a stream is said of these alone. */
-  readonly active = new Set<UpstreamSubscription>();
-  /** The others: when the last stream ended nobody subscribed to them. There may be a million. */
-  readonly suspended = new Set<UpstreamSubscription>();
-  /** Active ones that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
+  readonly all = new Set<UpstreamSubscription>();
+  /** Those that are not resolved in the store yet. In SotW, names that nobody has stay so for ever (protocol §3.9). */
   readonly unresolved = new Set<UpstreamSubscription>();
   /** Of those, wildcards and globs: few or none. */
   readonly unresolvedCollections = new Set<UpstreamSubscription>();
@@ -131,30 +122,10 @@ export class UpstreamSubscriptions {
     if (known !== undefined) return { subscription, created: false, repeated };
     subscriptions.set(parameters, subscription);
     if (subscription.kind === 'glob') this.#globs.add(selector);
-    this.#activate(subscription);
-    return { subscription, created: true, repeated };
-  }
-
-  #activate(subscription: UpstreamSubscription): void {
-    this.active.add(subscription);
-    if (subscription.resolved) return;
+    this.all.add(subscription);
     this.unresolved.add(subscription);
     if (subscription.kind !== 'name') this.unresolvedCollections.add(subscription);
-  }
-
-  /** No stream is open. It is not sent on the next one. */
-  suspend(subscription: UpstreamSubscription): void {
-    this.active.delete(subscription);
-    this.resolved(subscription);
-    subscription.startOver();
-    this.suspended.add(subscription);
-  }
-
-  /** False: it was not suspended. */
-  resume(subscription: UpstreamSubscription): boolean {
-    if (!this.suspended.delete(subscription)) return false;
-    this.#activate(subscription);
-    return true;
+    return { subscription, created: true, repeated };
   }
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
@@ -166,8 +137,7 @@ export class UpstreamSubscriptions {
     if (subscription.interests.size > 0) return undefined;
     deleteIn(this.#bySelector, selector, subscription.parameters);
     if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
-    this.active.delete(subscription);
-    this.suspended.delete(subscription);
+    this.all.delete(subscription);
     this.resolved(subscription);
     return subscription;
   }
@@ -176,11 +146,6 @@ export class UpstreamSubscriptions {
   resolved(subscription: UpstreamSubscription): void {
     this.unresolved.delete(subscription);
     this.unresolvedCollections.delete(subscription);
-  }
-
-  *all(): IteratorObject<UpstreamSubscription, undefined> {
-    yield* this.active;
-    yield* this.suspended;
   }
 
   /** The wildcards and globs. */
@@ -240,7 +205,7 @@ export class UpstreamSubscriptions {
 
   /** The interests in these names that upstream has not answered yet. */
   unansweredIn(names: Iterable<{ readonly name: ResourceName }>): Interest[] {
-    if (this.unresolved.size + this.suspended.size === 0) return [];
+    if (this.unresolved.size === 0) return [];
     const distinct = new Set(Iterator.from(names).map(({ name }) => name));
     return [...distinct].flatMap((name) =>
       this.named(name)
@@ -274,70 +239,36 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
     .toArray();
 }
 
-/** Whether a subscription that has ended had its answer. `taken`: the same that is subscribed again has its own still to come. */
-type Former = 'unanswered' | 'taken' | 'answered';
-
 /** What was unsubscribed on one stream not long ago. What upstream sent for it may still be on its way, and in order. */
 export class Leaving {
-  /** In the order in which they left, and after which request. */
-  readonly #requests = new Map<UpstreamSubscription, number>();
-  readonly #bySelector = new Map<Selector, Map<UpstreamSubscription, Former>>();
+  /** In the order in which they left: after which request, and whether it may still be answered. */
+  readonly #left = new Map<Selector, { readonly request: number; readonly isUnanswered: boolean }>();
 
   get size(): number {
-    return this.#requests.size;
+    return this.#left.size;
   }
 
-  add(subscription: UpstreamSubscription, request: number, isUnanswered = false): void {
-    const former = isUnanswered ? 'unanswered' : 'answered';
-    this.#requests.set(subscription, request);
-    getOrMake(this.#bySelector, subscription.selector, () => new Map()).set(subscription, former);
+  add({ selector }: UpstreamSubscription, request: number, isUnanswered = false): void {
+    const before = this.#left.get(selector)?.isUnanswered === true;
+    this.#left.delete(selector);
+    this.#left.set(selector, { request, isUnanswered: isUnanswered || before });
   }
 
   /** Nothing is on its way any more that was sent for those that left after this request, or earlier. */
   endUntil(request: number): void {
-    for (const [subscription, after] of this.#requests) {
-      if (after > request) return;
-      this.#requests.delete(subscription);
-      deleteIn(this.#bySelector, subscription.selector, subscription);
+    for (const [selector, left] of this.#left) {
+      if (left.request > request) return;
+      this.#left.delete(selector);
     }
   }
 
-  hasName(name: Selector): boolean {
-    return this.#bySelector.has(name);
+  has(selector: Selector): boolean {
+    return this.#left.has(selector);
   }
 
-  /** Whether the same was subscribed before. */
-  has(subscription: UpstreamSubscription, former?: Former): boolean {
-    const all = this.#bySelector.get(subscription.selector)?.entries();
-    return (
-      all?.some(([{ parameters }, is]) => parameters === subscription.parameters && is === (former ?? is)) ===
-      true
-    );
-  }
-
-  /** Those that name it, and were taken back before they were answered. It may change while this is read. */
-  unanswered(name: Selector): readonly UpstreamSubscription[] {
-    return [...(this.#bySelector.get(name) ?? [])].flatMap(([one, former]) =>
-      former === 'unanswered' ? [one] : [],
-    );
-  }
-
-  /** A resource has come: it answers all of these that it is for; if there are none, those that are subscribed again. */
-  received(name: Selector, constraints: Constraints): void {
-    const all = this.#bySelector.get(name);
-    if (all === undefined) return;
-    const meant = [...all].filter(([{ parameters }]) => constraints.matches(parameters));
-    const before = meant.some(([, former]) => former === 'unanswered') ? 'unanswered' : 'taken';
-    for (const [one, former] of meant)
-      if (former === before) all.set(one, former === 'unanswered' ? 'taken' : 'answered');
-  }
-
-  /** False: it is none of those that wait. */
-  answered(subscription: UpstreamSubscription): boolean {
-    const all = this.#bySelector.get(subscription.selector);
-    if (all?.get(subscription) !== 'unanswered') return false;
-    all.set(subscription, 'answered');
-    return true;
+  /** With locators: some of this name, with whatever parameters, was taken back before it was answered. */
+  isUnanswered(selector: Selector): boolean {
+    return this.#left.get(selector)?.isUnanswered === true;
   }
 }
 
@@ -398,7 +329,8 @@ export class SubscribedAgain {
     const left = new Set(leftOut);
     for (const subscription of subscriptions) {
       if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
-      if (left.has(subscription) || leaving.has(subscription)) this.#waiting.set(subscription, attempts);
+      if (left.has(subscription) || leaving.has(subscription.selector))
+        this.#waiting.set(subscription, attempts);
     }
   }
 

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { ServerCredentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { resourceName, typeUrl } from '../../../src/model/brand.ts';
-import { type Clock, systemClock } from '../../../src/model/clock.ts';
+import { systemClock } from '../../../src/model/clock.ts';
 import { formatConstraints } from '../../../src/model/constraints.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import { fail, ok } from '../../../src/model/result.ts';
@@ -41,7 +41,6 @@ class Observed {
   readonly transactions: Transaction[] = [];
   readonly lines: string[] = [];
   readonly restamps: Restamp[] = [];
-  readonly ended: Interest[] = [];
   /** How streams ended. */
   readonly ends: string[] = [];
   readonly refusals: { readonly reason: string; readonly arrivedAt: number | undefined }[] = [];
@@ -92,7 +91,6 @@ describe('an ADS upstream', () => {
 
   function start(
     part: Partial<AdsUpstreamOptions> & Pick<AdsUpstreamOptions, 'endpoints'>,
-    endsIfIdle: (interest: Interest) => boolean = () => false,
     restored: ReadonlySet<Interest> = new Set(),
   ): AdsUpstream {
     const options: AdsUpstreamOptions = {
@@ -136,9 +134,6 @@ describe('an ADS upstream', () => {
       apply: (transaction) => observed.transactions.push(transaction),
       restamp: (restamp) => observed.restamps.push(restamp),
       changed: () => {},
-      endIfIdle: (interest) => {
-        if (endsIfIdle(interest)) observed.ended.push(interest);
-      },
       isRestored: (interest) => restored.has(interest) && !observed.settled.includes(interest.selector),
     });
     running.push(() => upstream.stop());
@@ -295,26 +290,6 @@ describe('an ADS upstream', () => {
     expect(connected.map((line) => /"after":"3 min 1\d s"/.test(line))).to.deep.equal([false, true]);
   });
 
-  it('is current once it is connected again, if all that it asks for is idle', async () => {
-    const plane = await controlPlane();
-    plane.answer = serving('1', 'a:1@v1');
-    const upstream = start({ endpoints: [address(plane.port)] });
-    const everything = want('*');
-    upstream.subscribe(everything);
-    await until('the whole wildcard', () => observed.settled.includes('*'));
-    upstream.markIdle(everything);
-    plane.kill();
-    await until('the loss', () => upstream.state().staleSince !== undefined);
-    const again = await controlPlane(plane.port);
-    again.answer = serving('2', 'a:2@v2');
-    await until('the connection', () => upstream.state().connected);
-    expect(upstream.state().staleSince, 'nobody waits for anything').to.equal(undefined);
-    expect(again.requests).to.deep.equal([]);
-
-    upstream.markActive(everything);
-    await until('the update', () => observed.contents['a'] === '2');
-  });
-
   it('opens a stream again that the server ended, on the same connection', async () => {
     const plane = await controlPlane();
     plane.answer = serving('1', 'a:1@1');
@@ -367,7 +342,6 @@ describe('an ADS upstream', () => {
       if (asksPoison(request)) stream.fail(status.UNAUTHENTICATED, 'not you');
       else if (request.responseNonce === '') stream.send(typeUrl(request.typeUrl), '1', 'a:1@1');
     };
-    const asksAnew = ({ responseNonce }: Request): boolean => responseNonce === '';
     const backoff = { initialMs: 10, maxMs: 30_000 };
 
     it('is tried on a stream of its own, while the rest goes on', async () => {
@@ -447,66 +421,6 @@ describe('an ADS upstream', () => {
       await until('two streams', () => plane.openStreams.length === 2);
       expect(plane.openStreams[0], 'never ended').to.equal(plane.streams[0]);
     });
-
-    it('is not asked again once nobody subscribes to it; what lingers is forgotten when there is an answer', async () => {
-      const plane = await controlPlane();
-      plane.answer = serving('1', 'a:1@1');
-      const [kept, lingering, lone] = [want('*'), want('b', {}, eds), want('c')];
-      const idle = new Set([lingering, lone]);
-      const upstream = start({ endpoints: [address(plane.port)], backoff }, (one) => idle.has(one));
-      for (const interest of [kept, lingering, lone]) upstream.subscribe(interest);
-      for (const interest of idle) upstream.markIdle(interest);
-      await until('requests', () => plane.requests.length >= 3);
-      for (const stream of plane.openStreams) stream.end();
-      await until('another stream', () => plane.streams[2]?.first !== undefined);
-      await until('a lapse', () => {
-        const isOver = new Set(observed.ended).size === 2;
-        if (!isOver) plane.openStreams[0]?.send(cds, '1', 'a:1@1');
-        return isOver;
-      });
-      expect(
-        plane.streams.slice(2).flatMap(({ requests }) => requests.filter(asksAnew).map((one) => one.typeUrl)),
-      ).to.deep.equal([cds]);
-      expect(observed.ended).to.include.members([lingering, lone]);
-      idle.clear();
-      upstream.markActive(lone);
-      await until(
-        'it is asked',
-        () =>
-          plane.streams
-            .at(-1)
-            ?.requests.some(
-              (one) => 'resourceNamesSubscribe' in one && one.resourceNamesSubscribe[0] === 'c',
-            ) === true,
-      );
-    });
-  });
-
-  it('§5b of thousands of idle names that a new stream does not ask for, the rest ends in later turns', async () => {
-    const plane = await controlPlane();
-    plane.answer = serving('1', 'a:1@1');
-    const names = Array.from({ length: 2500 }, (_, index) => want(`n${index}`, {}, eds));
-    const turns: number[] = [];
-    const clock: Clock = {
-      ...systemClock,
-      after: (milliseconds, run) =>
-        systemClock.after(milliseconds, () => {
-          const before = observed.ended.length;
-          run();
-          if (observed.ended.length > before) turns.push(observed.ended.length - before);
-        }),
-    };
-    const upstream = start({ endpoints: [address(plane.port)], clock }, (interest) => {
-      upstream.unsubscribe(interest);
-      return true;
-    });
-    for (const interest of [want('*'), ...names]) upstream.subscribe(interest);
-    for (const interest of names) upstream.markIdle(interest);
-    await until('both requests', () => plane.requests.length >= 3);
-    for (const stream of plane.openStreams) stream.end();
-    await until('their end', () => observed.ended.length === names.length);
-    expect(turns).to.deep.equal([1000, 1000, 500]);
-    expect(new Set(observed.ended)).to.deep.equal(new Set(names));
   });
 
   it('the wait for the next stream starts over only when one has lived for a while', async () => {
@@ -615,7 +529,6 @@ describe('an ADS upstream', () => {
       const held = want('a');
       const upstream = start(
         { endpoints: [address(plane.port)], clock, resourceTimeoutMs: 1000 },
-        undefined,
         new Set([held]),
       );
       for (const interest of [want('*'), held, want('never')]) upstream.subscribe(interest);

@@ -12,7 +12,6 @@ import {
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
 import {
-  Leaving,
   UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
@@ -30,10 +29,6 @@ interface Asked {
   readonly selector: string;
   readonly request: number;
   readonly parameters?: Readonly<Record<string, string>>;
-  /** What upstream has sent before, and has not sent again. */
-  readonly expects?: readonly string[];
-  /** The same was unsubscribed before it was answered. */
-  readonly formerUnanswered?: true;
   readonly seen?: true;
   readonly resolved?: true;
   /** An earlier stream has resolved it, and delivered what this one has not confirmed. */
@@ -59,14 +54,12 @@ interface Case {
 interface Waiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly leaving: Leaving;
   readonly sweepPending: boolean;
   readonly list: readonly UpstreamSubscription[];
 }
 
 function waiting(asked: readonly Asked[], locators: boolean): Waiting {
   const subscriptions = new UpstreamSubscriptions(locators);
-  const leaving = new Leaving();
   const list = asked.map((one) => {
     const parameters = internParameters(Object.entries(one.parameters ?? {}));
     const selector = resourceName(one.selector);
@@ -75,14 +68,11 @@ function waiting(asked: readonly Asked[], locators: boolean): Waiting {
     subscription.anyResponseAnswers = one.anyResponse === true;
     subscription.responseSeen = one.seen === true;
     subscription.resolvedOnThisStream = one.resolved === true;
-    subscription.expectedNames = new Set((one.expects ?? []).map(resourceName));
     if (one.earlierStream === true) subscriptions.unresolved.delete(subscription);
-    if (one.formerUnanswered === true)
-      leaving.add(new UpstreamSubscription(selector, parameters, locators), 0, true);
     return subscription;
   });
   const sweepPending = asked.some(({ earlierStream }) => earlierStream === true);
-  return { subscriptions, acked: new AckedResources(), leaving, sweepPending, list };
+  return { subscriptions, acked: new AckedResources(), sweepPending, list };
 }
 
 const identity = (name: string): { name: ReturnType<typeof resourceName>; constraints: Constraints } => ({
@@ -126,12 +116,6 @@ const delta: readonly Case[] = [
     name: 'not by a resource that it does not show',
     asked: [{ selector: glob, request: 2 }],
     puts: ['a'],
-    answered: [],
-  },
-  {
-    name: 'an update lacks what upstream has sent before: no answer',
-    asked: [{ selector: glob, request: 2, expects: [inGlob('old')] }],
-    puts: [inGlob('a')],
     answered: [],
   },
   {
@@ -231,27 +215,6 @@ const delta: readonly Case[] = [
     answered: [0],
   },
   {
-    name: 'subscribed again before it was answered: a resource for it alone is its answer',
-    asked: [{ selector: glob, request: 3, formerUnanswered: true }],
-    puts: [inGlob('a')],
-    answered: [0],
-  },
-  {
-    name: 'but not one that the wildcard shows too',
-    asked: [
-      { selector: glob, request: 3, formerUnanswered: true },
-      { selector: all, request: 1, seen: true },
-    ],
-    puts: [inGlob('a')],
-    answered: [],
-  },
-  {
-    name: 'a heartbeat alone is no proof where the same was unsubscribed before',
-    asked: [{ selector: glob, request: 3, formerUnanswered: true }],
-    heartbeats: [inGlob('a')],
-    answered: [],
-  },
-  {
     name: 'not by what may be an update of an earlier wildcard',
     asked: [
       { selector: all, request: 1, parameters: { env: 'prod' }, seen: true },
@@ -341,21 +304,15 @@ describe('which subscriptions a response answers', () => {
       });
     }
 
-    for (const [name, expects, answered] of [
-      ['the only wildcard of a type, by any response', [], [0]],
-      ['but not while it expects what was sent before', ['old'], []],
-    ] as const) {
-      it(`without locators: ${name}`, () => {
-        const stream = {
-          ...waiting([{ selector: all, request: 2, expects }], false),
-
-          repeated: new Set<never>(),
-          isEmpty: false,
-        };
-        const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
-        expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal(answered);
-      });
-    }
+    it('without locators: the only wildcard of a type, by any response', () => {
+      const stream = {
+        ...waiting([{ selector: all, request: 2 }], false),
+        repeated: new Set<never>(),
+        isEmpty: false,
+      };
+      const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
+      expect(positions(stream.list, deltaAnswers(stream, said, stream.list))).to.deep.equal([0]);
+    });
   });
 
   describe('delta, a resource that is subscribed by name', () => {

@@ -9,7 +9,6 @@ import type { Log } from '../../../src/observe/log.ts';
 import { AdsUpstream } from '../../../src/upstream/ads/ads-upstream.ts';
 import type { ChannelHandler, ChannelStreamHandler } from '../../../src/upstream/ads/grpc-channel.ts';
 import type { SessionRule } from '../../../src/upstream/ads/node.ts';
-import { Session } from '../../../src/upstream/ads/session.ts';
 import { InMemoryRelay, put, type } from '../../support/in-memory-relay.ts';
 import type { VirtualClock } from '../../support/virtual-clock.ts';
 import { workOf } from '../../support/work.ts';
@@ -213,27 +212,5 @@ describe('sessions that only linger', () => {
     come(want('b'));
     expect(refused(want('b'))).to.equal(false);
     expect(wanted()).to.deep.equal(['a', 'b']);
-  });
-});
-
-describe('what clients leave while the control plane is away', () => {
-  it('is looked at once, however much there is', () => {
-    const looksAt = (count: number): number => {
-      const handlers: ChannelHandler[] = [];
-      const onlyOnce = (clock: VirtualClock, handler: ChannelHandler) =>
-        handlers.push(handler) === 1 ? serving(clock, handler) : away();
-      const { come, release, clock } = setting(1, onlyOnce);
-      come(want('a'));
-      clock.advance(10);
-      handlers[0]?.lost('it is away');
-      return workOf(Session.prototype, ['isIdle'], () => {
-        for (let each = 0; each < count; each++) {
-          come(want('a', `left-${each}`));
-          release(want('a', `left-${each}`));
-          clock.advance(1);
-        }
-      });
-    };
-    expect(looksAt(200)).to.be.within(200, 2.5 * looksAt(100));
   });
 });

@@ -264,21 +264,6 @@ describe('§8.4 an endpoint that has worked and refuses each stream', () => {
     expect(isOn(1)).to.equal(true);
   });
 
-  it('has failed though a session is there that nobody needs now, which a new stream does not ask for', () => {
-    const { behave, subscribe, endAll, announce, upstream, isOn, clock } = setting(2);
-    const idle = want('cds', '*', 'idle');
-    subscribe(want('cds', '*', 'used'), idle);
-    endAll(0);
-    clock.advance(60 * seconds);
-    upstream.markIdle(idle);
-    announce();
-    clock.advance(60 * seconds);
-    behave(0, refuses);
-    endAll(0);
-    clock.advance(3 * resourceTimeout);
-    expect(isOn(1)).to.equal(true);
-  });
-
   for (const pause of [5, 14, 60])
     it(`has failed though a session more comes each ${pause} s`, () => {
       const { behave, subscribe, endAll, isOn, clock } = setting(2);

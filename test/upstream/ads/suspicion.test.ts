@@ -77,7 +77,7 @@ function running(): Setting {
 function apartTwice(): Setting {
   const setting = running();
   setting.ask('sds');
-  for (const from of [4, 5]) {
+  for (const from of [4, 4]) {
     setting.end(0);
     setting.open(from).survive(from);
     setting.open(0);
@@ -177,29 +177,50 @@ describe('which stream asks what', () => {
     expect(setting.open(0).answer(0, 'sds').end(0)).to.deep.equal(['sds 0→4']);
   });
 
-  it('what is apart together is halved until the one is found; what is answered goes back', () => {
+  it('each is tried apart; what is answered there is no suspect any more, and goes back when it has lived for long enough', () => {
     const setting = running();
-    setting.ask('lds', 'srds', 'rds', 'vhds', 'sds');
-    expect(setting.end(0)).to.deep.equal(['lds 0→4', 'srds 0→4', 'rds 0→4', 'vhds 0→4', 'sds 0→4']);
-    setting.open(0).open(4).answer(4, 'srds');
-    expect(setting.end(4)).to.deep.equal(['srds 4→0', 'vhds 4→5', 'sds 4→5']);
-    setting.open(4).open(5);
-    expect(setting.end(5)).to.deep.equal(['sds 5→6']);
-    setting.open(5).open(6);
-    expect(setting.end(5), 'found').to.deep.equal([]);
-    expect(setting.suspects).to.deep.equal(['lds', 'rds', 'vhds', 'sds']);
+    setting.ask('lds', 'srds', 'sds');
+    expect(setting.end(0)).to.deep.equal(['lds 0→4', 'srds 0→5', 'sds 0→6']);
+    setting.open(0).open(4).open(5).open(6).answer(5, 'srds');
+    expect(setting.end(6), 'found').to.deep.equal([]);
+    expect(setting.suspects).to.deep.equal(['lds', 'sds']);
     setting.at(100);
-    expect(setting.survive(4)).to.deep.equal(['lds 4→0', 'rds 4→0']);
-    expect(setting.survive(6)).to.deep.equal(['sds 6→0']);
-    expect(setting.suspects).to.deep.equal(['vhds']);
+    expect(setting.survive(5)).to.deep.equal(['srds 5→0']);
+    expect(setting.survive(4)).to.deep.equal(['lds 4→0']);
+    expect(setting.suspects).to.deep.equal(['sds']);
+  });
+
+  it('of those that share a stream, as there are too many, one stays when it ends, if there is room by then', () => {
+    const setting = new Setting();
+    const units = ['lds', 'cds', 'eds', 'rds', 'vhds', 'srds', 'sds', 'rtds', 'ecds', 'leds'];
+    setting.ask('lds x');
+    setting
+      .open(0)
+      .answer(0, 'lds')
+      .at(60)
+      .ask(...units.slice(1));
+    expect(setting.end(0).map((move) => move.split('→')[1])).to.deep.equal([
+      '4',
+      '5',
+      '6',
+      '7',
+      '8',
+      '9',
+      '10',
+      '11',
+      '4',
+    ]);
+    expect(setting.open(4).end(4)).to.deep.equal([]);
+    setting.suspicion.removeInterest(typeOf('eds'), 'wildcard');
+    expect(setting.open(4).end(4)).to.deep.equal(['cds 4→5']);
   });
 
   it('is halved on the usual stream where nothing would remain there, from the second end', () => {
     const setting = new Setting();
     setting.ask('lds', 'srds', 'rds');
     expect(setting.open(0).end(0)).to.deep.equal([]);
-    expect(setting.open(0).end(0)).to.deep.equal(['srds 0→4', 'rds 0→4']);
-    expect(setting.open(0).end(0)).to.deep.equal(['lds 0→5']);
+    expect(setting.open(0).end(0)).to.deep.equal(['srds 0→4', 'rds 0→5']);
+    expect(setting.open(0).end(0)).to.deep.equal(['lds 0→6']);
   });
 
   it('is apart for twice as long each time that a usual stream ends because of it', () => {
@@ -221,8 +242,8 @@ describe('which stream asks what', () => {
     const setting = apartTwice();
     expect(setting.answer(0, 'sds').at(1000).end(0)).to.deep.equal([]);
     setting.open(0).ask('sds');
-    expect(setting.end(0)).to.deep.equal(['sds 0→6']);
-    expect(setting.open(6).suspicion.probation(6)).to.equal(well);
+    expect(setting.end(0)).to.deep.equal(['sds 0→4']);
+    expect(setting.open(4).suspicion.probation(4)).to.equal(well);
   });
 
   for (const [what, live] of [
@@ -236,8 +257,8 @@ describe('which stream asks what', () => {
       const setting = apartTwice();
       live(setting.answer(0, 'sds'));
       setting.ask('sds');
-      expect(setting.at(1000).end(0)).to.deep.equal(['sds 0→6']);
-      expect(setting.open(6).suspicion.probation(6)).to.equal(well);
+      expect(setting.at(1000).end(0)).to.deep.equal(['sds 0→4']);
+      expect(setting.open(4).suspicion.probation(4)).to.equal(well);
     });
 
   it('is apart no longer for it when a control plane that is away refuses it many times', () => {
@@ -252,7 +273,7 @@ describe('which stream asks what', () => {
     const setting = running();
     setting.ask('sds');
     setting.end(0);
-    expect(setting.ask('lds', 'rds x', 'lds x', 'cds')).to.deep.equal([5, 5, 6, 0]);
+    expect(setting.ask('lds', 'rds x', 'lds x', 'cds')).to.deep.equal([5, 6, 7, 0]);
     expect(setting.suspects).to.deep.equal(['sds']);
   });
 
@@ -287,7 +308,7 @@ describe('which stream asks what', () => {
       const setting = running();
       setting.ask('names');
       setting.open(2).answer(2, 'names').at(120).ask('debug');
-      expect(setting.end(2)).to.deep.equal(['debug 2→4']);
+      expect(setting.end(2)).to.deep.equal(['debug 2→12']);
     });
 
     it('under suspicion has no part in where others are asked', () => {
@@ -295,7 +316,7 @@ describe('which stream asks what', () => {
       setting.ask('names', 'debug');
       setting.open(2).answer(2, 'names').end(2);
       expect(setting.suspects).to.deep.equal(['debug']);
-      expect(setting.ask('lds', 'rds x', 'other')).to.deep.equal([0, 0, 5]);
+      expect(setting.ask('lds', 'rds x', 'other')).to.deep.equal([0, 0, 13]);
     });
 
     for (const pause of [1, 40, 600]) {

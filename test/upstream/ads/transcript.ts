@@ -17,8 +17,6 @@ import { contentOf, deltaResponse, parseItem, sotwResponse, typeOf } from './res
  *     subscribe TYPE SELECTOR [key=value&…]   and unsubscribe: what the relay wants; sent with the next `flush`
  *     connect | connect elsewhere             a stream is open: to the last endpoint, or to another one
  *     disconnect, flush, wait 15s | 300ms
- *     rest SELECTOR…                          nobody subscribes to these: not asked on the next stream
- *     wake TYPE SELECTOR                      somebody does again
  *     restored TYPE SELECTOR [key=value&…]    the cache has its answer from before a restart, until this is settled
  *     < TYPE VERSION NONCE ITEM…              a response, its items as in responses.ts
  *     < garbage                               bytes that are none
@@ -74,12 +72,6 @@ export class Conversation {
       case 'subscribe':
       case 'unsubscribe':
         this.#machine[verb](interestOf(words));
-        break;
-      case 'rest':
-        this.#machine.suspendIdle(({ selector }) => words.includes(selector));
-        break;
-      case 'wake':
-        this.#machine.resume(interestOf(words));
         break;
       case 'restored':
         this.#restored.add(idOf(interestOf(words)));
