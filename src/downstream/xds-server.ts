@@ -306,10 +306,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   reidentify(): void {
     if (this.client === undefined || this.isOver) return;
     const client = this.#services.reapplyRules(this.client, this.transport.peer);
-    // Parameters of locators that the old rules ignored were not kept.
-    const needsLocators =
-      client?.trust !== this.client.trust && this.#types.some((type) => type.hasOwnParameters);
-    if (client === undefined || needsLocators) {
+    if (client === undefined) {
       this.failFor(rulesChanged);
       return;
     }
@@ -393,12 +390,12 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (rejects) this.#server.changing(this);
   }
 
-  /** The same subscriptions of another client, with other parameters. */
+  /** The same subscriptions of another client, with other parameters, unless it has to connect again for these. */
   #reselect(client: ClientContext): void {
     this.#changing();
     this.client = client;
-    for (const type of this.#types) type.reselect(client);
-    this.#quota.reselected(client);
+    if (this.#types.every((type) => type.reselect(client))) this.#quota.reselected(client);
+    else this.failFor(rulesChanged);
   }
 
   #typeOf(url: string): TypeStream | undefined {

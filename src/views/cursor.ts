@@ -464,9 +464,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
-    const moved = unresolvedNames.size > 0 ? this.#position?.movedInto(this.#view) : undefined;
     const isHeld = ({ id, spelling }: Item): boolean =>
-      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id) || moved?.has(id) === true;
+      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id);
     return unresolvedNames.values().some(isHeld);
   }
 
