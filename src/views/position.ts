@@ -17,7 +17,6 @@ import { sameError } from '../model/transaction.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
 import {
-  areSame,
   type Has,
   isDeferred,
   isResource,
@@ -188,21 +187,6 @@ export class Position {
       overlay.set(id, { ...one, ...this.overlay?.get(id), mayBeDropped: true });
     }
     this.overlay = overlayOf(overlay);
-  }
-
-  /**
-   * At a client that stays here: the removals that are deferred then. Their time has begun. What came back since the client
-   * has, as this says.
-   */
-  defer(then: Overlay | undefined): void {
-    const { overlay } = this;
-    const shows = (item: Item | undefined): boolean => isVariant(item && valueAt(item, this.revision));
-    const left = [...(overlay ?? none)].filter(
-      ([id, one]) => !isDeferred(one) || !shows(this.view.items.get(id)),
-    );
-    const deferred = [...(then ?? none)].filter(([, one]) => isDeferred(one));
-    const now = overlayOf([...left, ...deferred]);
-    if (!areSame(overlay, now)) this.overlay = now;
   }
 
   /** The resources that the client has, by their ids in its view. What it has besides comes last, and counts. */
