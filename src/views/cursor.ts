@@ -634,8 +634,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #has(id: string): boolean {
-    const has = this.#position?.overlay?.get(id)?.variant;
-    return isVariant(has) || isVariant(this.#lastSent(id));
+    return isVariant(this.#lastSent(id));
   }
 
   #lastSent(id: string): Value | undefined {

@@ -70,17 +70,9 @@ export class Position {
     return Math.max(0, passedOver);
   }
 
-  /** What the client was last sent of an item. */
-  lastSent(id: string): Value | undefined {
-    const has = this.overlay?.get(id);
-    if (has !== undefined && !isDeferred(has)) return has.variant;
-    const item = this.view.items.get(id);
-    return (item && valueAt(item, this.revision)) ?? has?.variant;
-  }
-
-  /** The same of an item of a view, without what it has besides. */
-  lastSentOf(item: Item, view: View): Value | undefined {
-    return this.view === view ? valueAt(item, this.revision) : this.lastSent(item.id);
+  /** What the client has of an item, or was told of it: what it has besides counts. `own`: the item, if it is of this view. */
+  lastSent(id: string, own = this.view.items.get(id)): Value | undefined {
+    return this.overlay?.get(id)?.variant ?? (own && valueAt(own, this.revision));
   }
 
   /** What the client has and the head does not show any more. Made once for all that have the same: each update asks. */
