@@ -1,5 +1,5 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
-import { isVariant, type Value } from '../model/catalog.ts';
+import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { getOrMake, onceFor } from '../model/maps.ts';
 import type { References, Variant } from '../model/resource.ts';
@@ -98,20 +98,14 @@ export class Position {
     if (this.#untold?.has(item.id) === true) return -1;
     const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
     if (this.view === view) return sent;
-    const errors = view.resourceErrors(item);
-    if (errors.length === 0) return view.head;
     // A view of another access or side shows others, and those that both show may have other revisions there.
     const before = this.view.items.get(item.id);
     const known = before === undefined ? none : this.view.resourceErrors(before);
     const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
-    const byConstraints = new Map(told.map((error) => [error.constraints.key, error]));
-    let upTo = view.head;
-    for (const error of errors) {
-      const same = byConstraints.get(error.constraints.key);
-      if (same === undefined || !sameError(same, error))
-        upTo = Math.min(upTo, error.revision[view.access.side] - 1);
-    }
-    return upTo;
+    const isTold = (error: StoredResourceError): boolean =>
+      told.some((one) => one.constraints.key === error.constraints.key && sameError(one, error));
+    const owed = view.resourceErrors(item).filter((error) => !isTold(error));
+    return Math.min(view.head, ...owed.map(({ revision }) => revision[view.access.side] - 1));
   }
 
   /** What the client has that this does not say of a view: of another one, all resources. */
