@@ -98,13 +98,15 @@ export class Position {
     if (this.#untold?.has(item.id) === true) return -1;
     const sent = Math.max(this.revision, this.overlay?.get(item.id)?.errorsSentUpTo ?? -1);
     if (this.view === view) return sent;
+    const errors = view.resourceErrors(item);
+    if (errors.length === 0) return view.head;
     // A view of another access or side shows others, and those that both show may have other revisions there.
     const before = this.view.items.get(item.id);
     const known = before === undefined ? none : this.view.resourceErrors(before);
     const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
     const isTold = (error: StoredResourceError): boolean =>
       told.some((one) => one.constraints.key === error.constraints.key && sameError(one, error));
-    const owed = view.resourceErrors(item).filter((error) => !isTold(error));
+    const owed = errors.filter((error) => !isTold(error));
     return Math.min(view.head, ...owed.map(({ revision }) => revision[view.access.side] - 1));
   }
 
