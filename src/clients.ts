@@ -46,7 +46,6 @@ class KnownClient implements ClientContext, SidedClient {
   readonly unknownWildcards: boolean;
   readonly passesVariants: boolean;
   readonly loadOrigin: LoadOrigin;
-  readonly trust: string;
   readonly classKey: string;
   readonly mayBeCanary: boolean;
   readonly #derived: DerivedParameters;
@@ -64,7 +63,6 @@ class KnownClient implements ClientContext, SidedClient {
     this.address = peer.address;
     this.#identity = verifiedIdentity(peer);
     this.exempt = rules.isRelay(peer);
-    this.trust = rules.trust;
     this.wrapped = wrappedFeatures.some((feature) => node.clientFeatures.includes(feature));
     this.ttl = node.clientFeatures.includes(ttlFeature);
     this.relay = node.userAgentName === USER_AGENT;
@@ -131,7 +129,6 @@ export class ClientRules {
   readonly metadataPaths: ReadonlySet<string>;
   /** The same, of a node's metadata. */
   readonly wantedMetadata: WantedMetadata;
-  readonly trust: string;
   readonly #sideOf: SideOf;
   readonly #classKeys = new WeakMap<DerivedParameters, Map<string, string>>();
 
@@ -154,7 +151,6 @@ export class ClientRules {
     this.#metadataRules = [...distinct.values()];
     this.metadataPaths = new Set(this.#metadataRules.map(({ from }) => from));
     this.wantedMetadata = wantedMetadata(this.metadataPaths);
-    this.trust = trustOf(config.parameters);
   }
 
   /** Whether what it says of itself as a relay is believed. Where clients are not verified, anybody can say it. */
@@ -200,15 +196,4 @@ export class ClientRules {
     if (client.mayBeCanary && this.#sideOf(client) === 'canary') client.access = access.ofCanaries;
     return client;
   }
-}
-
-/** The rules of the keys for which a locator's value may be ignored: trusted ones, and those with a list of values. */
-function trustOf(rules: Config['parameters']): string {
-  const bound = new Set(
-    rules.filter(({ trusted, values }) => trusted || values.length > 0).map(({ key }) => key),
-  );
-  const said = rules
-    .filter(({ key }) => bound.has(key))
-    .map(({ key, authorities, trusted, values }) => [key, authorities, trusted, values]);
-  return JSON.stringify(said);
 }

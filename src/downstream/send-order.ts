@@ -35,11 +35,8 @@ const noItems: ReadonlySet<string> = new Set();
 /** How long changed routes of a stream wait for the client to take changed clusters, in milliseconds. */
 export const longestWarmingMs = 1000;
 
-/**
- * A client that comes back on ADS asks for all of its types. The first answer waits so long for a type that may refer to
- * what was removed meanwhile. If one comes, removals wait so long for the others. In milliseconds.
- */
-const returnMs = { first: 200, others: 2000 };
+/** A client that comes back on ADS asks for all of its types: what was removed meanwhile waits so long, in milliseconds. */
+const returnMs = 2000;
 
 /** The stream whose types are sent in order, or the client that polls them. */
 export interface OrderedStream {
@@ -95,10 +92,8 @@ export class Conversation {
     | undefined;
   /** Clusters were sent that the client has not accepted yet: until then changed routes wait. 0: all are. */
   warmingUntil = 0;
-  /** What those clusters need, for each response. None on ADS: there they are accepted when they are warm. */
-  readonly #warmsWith: (readonly Reference[])[] = [];
-  /** So many of the last of them are accepted. */
-  #settled = 0;
+  /** What those clusters need and the client has not accepted yet. None on ADS: there they are accepted when they are warm. */
+  readonly #needed = new Set<Reference>();
   /** Routes were sent although the clusters before them are not accepted, and that was told. */
   toldWarming = false;
   /** Grows with all that may change what its types refer to. */
@@ -141,32 +136,26 @@ export class Conversation {
 
   /** Clusters that were sent need these until they are warm. */
   needs(wanted: readonly Reference[]): void {
-    this.#warmsWith.push(wanted);
-    this.#settled = 0;
+    for (const one of wanted) this.#needed.add(one);
   }
 
   get needsSome(): boolean {
-    return this.#warmsWith.length > 0;
+    return this.#needed.size > 0;
   }
 
   /** Of what clusters need, forgets what the client has accepted. False: some is left. */
   settle(): boolean {
     const polled = new Map<string, ReadonlySet<string> | undefined>();
-    for (let last = this.#warmsWith.at(-1); last !== undefined; last = this.#warmsWith.at(-1)) {
-      for (const wanted of last.slice(this.#settled)) {
-        if (!this.#hasAccepted(wanted, polled)) return false;
-        this.#settled++;
-      }
-      this.#warmsWith.pop();
-      this.#settled = 0;
+    for (const wanted of this.#needed) {
+      if (!this.#hasAccepted(wanted, polled)) return false;
+      this.#needed.delete(wanted);
     }
     return true;
   }
 
   areWarm(): void {
     this.warmingUntil = 0;
-    this.#warmsWith.length = 0;
-    this.#settled = 0;
+    this.#needed.clear();
     this.toldWarming = false;
   }
 
@@ -174,7 +163,7 @@ export class Conversation {
   giveUp(): void {
     const byType = this.#apart?.byType;
     if (byType !== undefined)
-      for (const wanted of this.#warmsWith.flat()) getOrMake(byType, shortOf(wanted), () => new Set());
+      for (const wanted of this.#needed) getOrMake(byType, shortOf(wanted), () => new Set());
     this.areWarm();
   }
 
@@ -271,8 +260,6 @@ export class SendOrder {
    * the clusters (protocol §10.1).
    */
   #neededBefore: ReadonlySet<string> = noItems;
-  /** When the client came back, with something that others may refer to. */
-  #returnedAt: number | undefined;
   #timer: { readonly at: number; readonly timer: Timer } | undefined;
 
   constructor(
@@ -314,7 +301,7 @@ export class SendOrder {
     let due: number | undefined;
     for (const type of types) {
       if (type.subscription?.pending !== true) continue;
-      if (this.#waitsForOthers(type) || this.#waitsForClusters(type)) {
+      if (this.#waitsForClusters(type)) {
         waiting = true;
         continue;
       }
@@ -489,9 +476,13 @@ export class SendOrder {
       return true;
     };
     const sent = this.#stream.send(type, (removed) => {
-      const until = (removed.since ?? now) + grace;
-      const isBackUntil = isFromEarlierStream(removed) && others().length > 0 ? this.#isBackUntil(now) : now;
-      if (isBackUntil > now) return keep(isBackUntil);
+      const since = removed.since ?? now;
+      const until = since + grace;
+      // Streams of single types come back one by one: nobody knows when the last one has.
+      if (isFromEarlierStream(removed) && conversation.participants === 0) {
+        const isBackAt = since + Math.min(returnMs, grace);
+        if (isBackAt > now) return keep(isBackAt);
+      }
       if (areSettled() && !others().some((other) => mayReferTo(other, type, removed))) return false;
       if (until > now) return keep(until);
       overdue.push(removed.variant.name);
@@ -504,34 +495,6 @@ export class SendOrder {
     }
     if (sent && overdue.length > 0) this.#stream.overdue(type, 'removal', overdue);
     return sent;
-  }
-
-  /** Streams of single types come back one by one: nobody knows when the last one has. */
-  #isBackUntil(now: number): number {
-    if (this.conversation.participants > 0) return now;
-    return (this.#returnedAt ?? now) + Math.min(returnMs.others, this.#stream.removalGraceMilliseconds);
-  }
-
-  /** What a client that comes back has may be removed at once, unless it has types that refer to it. */
-  #waitsForOthers({ info, subscription }: OrderedType): boolean {
-    const by = referring.get(info.short);
-    if (subscription?.resumed !== true || subscription.responded || by === undefined) return false;
-    const { isRelay, removalGraceMilliseconds, route } = this.#stream;
-    const { conversation } = this;
-    // In SotW it does not say what it has.
-    if (
-      route.protocol === 'sotw' ||
-      isRelay ||
-      removalGraceMilliseconds === 0 ||
-      conversation.participants > 0
-    )
-      return false;
-    const now = this.#clock.monotonic();
-    this.#returnedAt ??= now;
-    if (by.some((short) => conversation.of(short).length > 0)) return false;
-    const until = this.#returnedAt + returnMs.first;
-    if (until > now) this.#wakeAt(until);
-    return until > now;
   }
 
   /**

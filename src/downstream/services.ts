@@ -48,8 +48,6 @@ export interface ClientContext {
   readonly passesVariants: boolean;
   /** Whose load it reports. */
   readonly loadOrigin: LoadOrigin;
-  /** Which of a client's own parameters count by the rules, as a key: see parameters[].trusted and values. */
-  readonly trust: string;
   /** The dynamic parameters of a plain name of this authority (undefined: not an xdstp name). */
   derived(authority: string | undefined): Parameters;
   /** Those of a locator that came with its own. */

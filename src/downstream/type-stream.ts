@@ -102,13 +102,6 @@ export class TypeStream {
     return this.subscription?.selection ?? EMPTY_SELECTION;
   }
 
-  /** Some of its locators came with dynamic parameters. */
-  get hasOwnParameters(): boolean {
-    return this.selection.listed.some(
-      ({ locatorParameters = NO_PARAMETERS }) => locatorParameters !== NO_PARAMETERS,
-    );
-  }
-
   /**
    * Whether a request changes nothing of what is subscribed, as its bytes show: in SotW they name what the request before
    * named, or nothing as that did; in delta they name nothing.
@@ -190,18 +183,23 @@ export class TypeStream {
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
 
-  /** The client's node or its access has changed: the same names are selected again with the new parameters. */
-  reselect(client: ClientContext): void {
+  /**
+   * The client's node or its access has changed: the same names are selected again with the new parameters. False: a locator
+   * would have others too, by a trusted rule. The client has to ask anew.
+   */
+  reselect(client: ClientContext): boolean {
     // The client features may have changed. Whether constraints are sent does not change: a removal must be in the
     // form in which the resource was sent.
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
-    if (this.subscription === undefined) return;
+    if (this.subscription === undefined) return true;
     this.subscription.encoding = this.#encoding;
     const before = this.selection.listed;
     const selected = before.map((one) => reselect(one, client));
-    const isSame = selected.every((one, index) => one.parameters === before[index]?.parameters);
-    const selection = isSame ? this.selection : Selection.of(selected);
+    const changed = selected.filter((one, index) => one.parameters !== before[index]?.parameters);
+    if (changed.some(({ locator }) => locator)) return false;
+    const selection = changed.length === 0 ? this.selection : Selection.of(selected);
     this.subscription.select(selection, client.access, nothing, []);
+    return true;
   }
 
   /** EDS that a change of clusters calls for (protocol §10.1). */

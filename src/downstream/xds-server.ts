@@ -1,5 +1,4 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
-import type { Timer } from '../model/clock.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
 import { type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
@@ -141,8 +140,8 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   #isReading = false;
   /** Since when its client asks for nothing more, by the clock. */
   #halfClosedAt: number | undefined;
-  /** It waits for room in its peer's account. */
-  #room: Timer | undefined;
+  /** Since when it waits until its peer has less to read, by the clock. */
+  #waitsSince: number | undefined;
   readonly #order: SendOrder;
   readonly #quota: Quota;
   /** What it gives to each of its types. */
@@ -275,14 +274,15 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
 
   override failIfOverdue(times: Parameters<ClientStream<ClientContext>['failIfOverdue']>[0]): void {
     super.failIfOverdue(times);
+    if (this.#waitsSince !== undefined) this.pump();
     const { account } = this.peer;
-    // What all peers together hold may have become less.
-    if (this.#room !== undefined && !account.mustWaitForRoom) this.pump();
-    const since = this.#halfClosedAt ?? Number.POSITIVE_INFINITY;
-    const isOverdue = this.#services.clock.monotonic() - since >= times.firstRequestMilliseconds;
+    const now = this.#services.clock.monotonic();
+    const isOverdue =
+      now - (this.#halfClosedAt ?? Number.POSITIVE_INFINITY) >= times.firstRequestMilliseconds;
     // A stream that stalls makes room when it is closed, a little after its time.
-    const isStuck = isOverdue || account.fullMilliseconds >= 2 * times.stalledMilliseconds;
-    if (isStuck && this.#room !== undefined) this.failFor(heldTooMuch(account.unreadExcess));
+    const fullMs = now - Math.max(this.#waitsSince ?? now, account.roomAt);
+    if (this.#waitsSince !== undefined && (isOverdue || fullMs >= 2 * times.stalledMilliseconds))
+      this.failFor(heldTooMuch(account.unreadExcess));
     if (isOverdue) super.ended();
   }
 
@@ -296,7 +296,6 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#services.taps.ended(this);
     this.#server.closed(this);
     this.giveUpReading();
-    this.#room?.cancel();
     this.#order.close();
     for (const type of this.#types.splice(0)) type.close();
     this.#quota.close();
@@ -306,10 +305,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   reidentify(): void {
     if (this.client === undefined || this.isOver) return;
     const client = this.#services.reapplyRules(this.client, this.transport.peer);
-    // Parameters of locators that the old rules ignored were not kept.
-    const needsLocators =
-      client?.trust !== this.client.trust && this.#types.some((type) => type.hasOwnParameters);
-    if (client === undefined || needsLocators) {
+    if (client === undefined) {
       this.failFor(rulesChanged);
       return;
     }
@@ -337,15 +333,15 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (this.#halfClosedAt !== undefined && !this.#isReading && this.#types.every(isAnswered)) super.ended();
   }
 
-  /** What it gets next nobody else does, and its peer has too much of that to read: it gets it when that is read. */
+  /** What it gets next nobody else does, and its peer has too much of that to read: it is asked again each second. */
   #waitsForPeer(): boolean {
     const { account } = this.peer;
-    if (!account.mustWaitForRoom || !this.#types.some(isOwnNext)) return false;
-    this.#room ??= account.waitForRoom(() => {
-      this.#room = undefined;
-      this.pump();
-    });
-    return true;
+    const waits = account.unreadExcess !== undefined && this.#types.some(isOwnNext);
+    if (!waits && this.#waitsSince === undefined) return false;
+    const now = this.#services.clock.monotonic();
+    if (!waits) account.roomAt = now;
+    this.#waitsSince = waits ? (this.#waitsSince ?? now) : undefined;
+    return waits;
   }
 
   send(type: OrderedType, defers: Defers): boolean {
@@ -393,12 +389,12 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (rejects) this.#server.changing(this);
   }
 
-  /** The same subscriptions of another client, with other parameters. */
+  /** The same subscriptions of another client, with other parameters, unless it has to connect again for these. */
   #reselect(client: ClientContext): void {
     this.#changing();
     this.client = client;
-    for (const type of this.#types) type.reselect(client);
-    this.#quota.reselected(client);
+    if (this.#types.every((type) => type.reselect(client))) this.#quota.reselected(client);
+    else this.failFor(rulesChanged);
   }
 
   #typeOf(url: string): TypeStream | undefined {

@@ -1,7 +1,7 @@
 import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
 import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
-import { getOrMake, onceFor } from './maps.ts';
+import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 import { counted, shorten } from './text.ts';
@@ -83,61 +83,39 @@ export function stampConstraints(keys: readonly string[], parameters: Parameters
 const binding = { or: 1, and: 2, not: 3, atom: 4 } as const;
 
 /** `env == "prod" and not exists(version)`: for people; two expressions may read the same. Of what is longer the beginning. */
-export function formatConstraints(expression: Expression, longest = Number.POSITIVE_INFINITY): string {
-  const text = new TextOfConstraints(longest);
-  text.add(expression);
-  return shorten(text.parts.join(''), longest);
+export const formatConstraints = (expression: Expression, longest = Number.POSITIVE_INFINITY): string =>
+  shorten(textOf(expression, longest), longest);
+
+/** At least so many characters of it, in parentheses if it binds less than its operator. */
+function textOf(expression: Expression, longest: number, operator = 0): string {
+  const binds = bindingOf(expression);
+  const text = openTextOf(expression, longest, binds);
+  return binds < operator ? `(${text})` : text;
 }
 
-/** Its parts are joined once: what each level joined would be copied as often as there are levels. */
-class TextOfConstraints {
-  readonly parts: string[] = [];
-  #room: number;
-
-  /** Nothing is added where more than so many characters are there. */
-  constructor(room: number) {
-    this.#room = room;
-  }
-
-  add(expression: Expression, operator = 0): void {
-    if (this.#room < 0) return;
-    const binds = bindingOf(expression);
-    if (binds < operator) this.#put('(');
-    this.#addOpen(expression, binds);
-    if (binds < operator) this.#put(')');
-  }
-
-  #addOpen(expression: Expression, binds: number): void {
-    switch (expression.kind) {
-      case 'all':
-        return this.#put('(all)');
-      case 'never':
-        return this.#put('(never: unknown kind of constraint)');
-      case 'value':
-        return this.#put(`${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`);
-      case 'exists':
-        return this.#put(`exists(${formatKey(expression.key)})`);
-      case 'not':
-        this.#put('not ');
-        return this.add(expression.of, binds);
-      case 'and':
-      case 'or': {
-        const { kind, of } = expression;
-        if (of.length === 0) this.#put(`${kind}()`);
-        for (const [at, child] of of.entries()) {
-          if (at > 0) this.#put(` ${kind} `);
-          this.add(child, binds);
-        }
-        return;
-      }
-      default:
-        assertNever(expression);
+function openTextOf(expression: Expression, longest: number, binds: number): string {
+  switch (expression.kind) {
+    case 'all':
+      return '(all)';
+    case 'never':
+      return '(never: unknown kind of constraint)';
+    case 'value':
+      return `${formatKey(expression.key)} == ${JSON.stringify(expression.value)}`;
+    case 'exists':
+      return `exists(${formatKey(expression.key)})`;
+    case 'not':
+      return `not ${textOf(expression.of, longest, binds)}`;
+    case 'and':
+    case 'or': {
+      const { kind, of } = expression;
+      let text = of.length === 0 ? `${kind}()` : '';
+      // Not joined: what each level joined would be copied as often as there are levels.
+      for (const [at, child] of of.entries())
+        if (text.length <= longest) text += (at > 0 ? ` ${kind} ` : '') + textOf(child, longest, binds);
+      return text;
     }
-  }
-
-  #put(part: string): void {
-    this.parts.push(part);
-    this.#room -= part.length;
+    default:
+      return assertNever(expression);
   }
 }
 
@@ -228,27 +206,7 @@ function failureOfAny(expression: Kind<'or'>, parameters: Parameters): string | 
   return [...failures, ...(left === 0 ? [] : [counted(left, 'more alternative')])].join('; ');
 }
 
-/** As `compile` makes it, for one look. */
-function isMet(expression: Expression, parameters: Parameters): boolean {
-  switch (expression.kind) {
-    case 'all':
-      return true;
-    case 'never':
-      return false;
-    case 'value':
-      return parameters.entries.get(expression.key) === expression.value;
-    case 'exists':
-      return parameters.entries.has(expression.key);
-    case 'not':
-      return !isMet(expression.of, parameters);
-    case 'and':
-      return expression.of.every((child) => isMet(child, parameters));
-    case 'or':
-      return expression.of.some((child) => isMet(child, parameters));
-    default:
-      return assertNever(expression);
-  }
-}
+const isMet = (expression: Expression, parameters: Parameters): boolean => compile(expression)(parameters);
 
 function describe(key: string, parameters: Parameters): string {
   const value = parameters.entries.get(key);
@@ -386,35 +344,15 @@ export type Expression =
 /** So many pairs of parts are compared, in some milliseconds. */
 const mostPairs = 100_000;
 
-/** Whether no parameters match both, as far as single parts show it, and so do few enough of them. False: some may. */
-export const areDisjoint = (a: Expression, b: Expression): boolean =>
-  sizeOf(a) * sizeOf(b) <= mostPairs && areApart(a, b);
-
-function areApart(a: Expression, b: Expression): boolean {
-  if (a.kind === 'or') return a.of.every((part) => areApart(part, b));
-  if (b.kind === 'or') return areApart(b, a);
-  const parts = partsOf(a);
-  if (parts !== undefined) return parts.some((part) => areApart(part, b));
-  if (partsOf(b) !== undefined) return areApart(b, a);
-  return contradicts(a, b) || contradicts(b, a);
+/** Whether no parameters match both, as one part of each shows it, and so do few enough of them. False: some may. */
+export function areDisjoint(a: Expression, b: Expression): boolean {
+  const [parts, others] = [partsOf(a), partsOf(b)];
+  if (parts.length * others.length > mostPairs) return false;
+  return parts.some((one) => others.some((other) => contradicts(one, other) || contradicts(other, one)));
 }
 
-/** Its parts, and theirs. */
-function partsIn(one: Expression): number {
-  if (one.kind === 'not') return partsIn(one.of);
-  if (one.kind !== 'or' && one.kind !== 'and') return 1;
-  return one.of.reduce((sum, part) => sum + partsIn(part), 1);
-}
-
-/** Kept of whole expressions alone: one may have tens of thousands of parts. */
-const sizeOf = onceFor(partsIn);
-
-/** All of which must match; undefined: it has no such parts. */
-function partsOf(one: Expression): readonly Expression[] | undefined {
-  if (one.kind === 'and') return one.of;
-  if (one.kind !== 'not' || one.of.kind !== 'or') return undefined;
-  return one.of.of.map((of) => ({ kind: 'not', of }));
-}
+/** All of which must match. */
+const partsOf = (one: Expression): readonly Expression[] => (one.kind === 'and' ? one.of : [one]);
 
 function contradicts(a: Expression, b: Expression): boolean {
   if (b.kind === 'never') return true;

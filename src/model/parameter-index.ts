@@ -5,8 +5,6 @@ import type { Parameters } from './parameters.ts';
 
 /** Up to so many sets a scan is cheaper than an index. */
 const maxScanned = 8;
-/** Constraints look at few keys, and parameter sets may have a hundred: past so many keys all are indexed at once. */
-const fewKeys = 16;
 
 type ByValue = Map<string, Set<ParametersKey>>;
 
@@ -16,9 +14,8 @@ type ByValue = Map<string, Set<ParametersKey>>;
  */
 export class ParameterIndex<T> {
   readonly #entries = new Map<ParametersKey, { readonly parameters: Parameters; value: T }>();
-  /** By the keys that constraints have asked for. */
+  /** By the keys that constraints have asked for: these are few, and parameter sets may have a hundred. */
   #byKey: Map<string, ByValue> | undefined;
-  #hasAllKeys = false;
 
   get size(): number {
     return this.#entries.size;
@@ -30,8 +27,7 @@ export class ParameterIndex<T> {
 
   set(parameters: Parameters, value: T): void {
     this.#entries.set(parameters.key, { parameters, value });
-    if (this.#hasAllKeys) for (const key of parameters.entries.keys()) this.#index(key, parameters);
-    else for (const key of this.#byKey?.keys() ?? []) this.#index(key, parameters);
+    for (const [key, values] of this.#byKey ?? []) index(values, key, parameters);
   }
 
   /** False if it was not there. */
@@ -40,7 +36,6 @@ export class ParameterIndex<T> {
     for (const [key, value] of this.#byKey === undefined ? [] : parameters.entries) {
       const values = this.#byKey?.get(key);
       if (values !== undefined) deleteIn(values, value, parameters.key);
-      if (this.#hasAllKeys && values?.size === 0) this.#byKey?.delete(key);
     }
     return true;
   }
@@ -62,7 +57,7 @@ export class ParameterIndex<T> {
     // A set may have several of them.
     const seen = required.length > 1 ? new Set<ParametersKey>() : undefined;
     for (const { key: of, value: is } of required) {
-      for (const key of this.#valuesOf(of)?.get(is) ?? []) {
+      for (const key of this.#valuesOf(of).get(is) ?? []) {
         const entry = this.#entries.get(key);
         if (entry === undefined || seen?.has(key) === true) continue;
         seen?.add(key);
@@ -71,27 +66,17 @@ export class ParameterIndex<T> {
     }
   }
 
-  #valuesOf(key: string): ByValue | undefined {
+  #valuesOf(key: string): ByValue {
     this.#byKey ??= new Map();
-    const known = this.#byKey.get(key);
-    if (known !== undefined || this.#hasAllKeys) return known;
-    if (this.#byKey.size < fewKeys) {
-      this.#byKey.set(key, new Map());
-      for (const { parameters } of this.#entries.values()) this.#index(key, parameters);
-    } else {
-      this.#hasAllKeys = true;
-      for (const { parameters } of this.#entries.values()) {
-        for (const each of parameters.entries.keys()) this.#index(each, parameters);
-      }
-    }
-    return this.#byKey.get(key);
+    return getOrMake(this.#byKey, key, () => {
+      const values: ByValue = new Map();
+      for (const { parameters } of this.#entries.values()) index(values, key, parameters);
+      return values;
+    });
   }
+}
 
-  #index(key: string, parameters: Parameters): void {
-    const value = parameters.entries.get(key);
-    if (value === undefined) return;
-    this.#byKey ??= new Map();
-    const values = getOrMake(this.#byKey, key, () => new Map());
-    getOrMake(values, value, () => new Set()).add(parameters.key);
-  }
+function index(values: ByValue, key: string, parameters: Parameters): void {
+  const value = parameters.entries.get(key);
+  if (value !== undefined) getOrMake(values, value, () => new Set()).add(parameters.key);
 }

@@ -1,5 +1,6 @@
 import { randomBytes } from 'node:crypto';
 import type { ResourceName } from './brand.ts';
+import { getOrMake } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { type Selector, WILDCARD } from './transaction.ts';
 import { globMatches, isGlob, parentGlob } from './xdstp.ts';
@@ -82,19 +83,13 @@ export function collectionCovers(
   return !isCollection(selector) && covers(collection.selector, selector);
 }
 
-/** What is known of the client changes the parameters of the locator. */
-const hasOwnId = ({ locatorParameters, parameters }: SelectionEntry): boolean =>
-  locatorParameters !== undefined && locatorParameters !== parameters;
-
-const hashOfOwn = (selected: SelectionEntry): number =>
-  hasOwnId(selected) ? keyedHash(selected.locatorParameters?.id ?? 0, ownId(selected)) : 0;
-
 /** What a client subscribes to in one type. Immutable. */
 export class Selection {
+  /** By `entryId`. */
   readonly entries: ReadonlyMap<string, SelectionEntry>;
-  /** Locators that lead to an entry as another one does already, by `ownId`. */
-  readonly #alsoListed: ReadonlyMap<string, SelectionEntry>;
-  /** Sum of the entries' hashes: whatever the order, equal selections have equal sums. */
+  /** All that it has subscribed to, by `ownId`: the entries, unless what is known of the client makes several locators one. */
+  readonly #listed: ReadonlyMap<string, SelectionEntry>;
+  /** Sum of the hashes of what is listed: whatever the order, equal selections have equal sums. */
   readonly hash: number;
   /** Characters of all names and of the parameters that locators came with. */
   readonly length: number;
@@ -106,42 +101,32 @@ export class Selection {
 
   private constructor(
     entries: ReadonlyMap<string, SelectionEntry>,
-    alsoListed: ReadonlyMap<string, SelectionEntry>,
+    listed: ReadonlyMap<string, SelectionEntry>,
     hash: number,
     length: number,
-    collections: readonly SelectionEntry[],
   ) {
     this.entries = entries;
-    this.#alsoListed = alsoListed;
+    this.#listed = listed;
     this.hash = hash;
     this.length = length;
-    this.collections = collections;
+    this.collections = [...entries.values()].filter(({ selector }) => isCollection(selector));
   }
 
   static of(list: Iterable<SelectionEntry>): Selection {
-    const entries = new Map<string, SelectionEntry>();
-    let alsoListed = noEntries;
-    let hash = 0;
-    let length = 0;
-    const collections: SelectionEntry[] = [];
+    const listed = new Map<string, SelectionEntry>();
+    let [hash, length, isChanged] = [0, 0, false];
     for (const selected of list) {
-      const id = entryId(selected);
-      const same = entries.get(id);
-      if (same !== undefined) {
-        if (same.locatorParameters === selected.locatorParameters || alsoListed.has(ownId(selected)))
-          continue;
-        if (alsoListed === noEntries) alsoListed = new Map();
-        alsoListed.set(ownId(selected), selected);
-        hash = (hash + hashOfOwn(selected)) % modulus;
-        length += lengthOf(selected);
-        continue;
-      }
-      entries.set(id, selected);
-      hash = (hash + keyedHash(selected.parameters.id, id) + hashOfOwn(selected)) % modulus;
+      const id = ownId(selected);
+      if (listed.has(id)) continue;
+      listed.set(id, selected);
+      const { parameters, locatorParameters = parameters } = selected;
+      hash = (hash + keyedHash(parameters.id, id)) % modulus;
       length += lengthOf(selected);
-      if (isCollection(selected.selector)) collections.push(selected);
+      isChanged ||= locatorParameters !== parameters;
     }
-    return new Selection(entries, alsoListed, hash, length, collections);
+    const entries = isChanged ? new Map<string, SelectionEntry>() : listed;
+    if (isChanged) for (const one of listed.values()) getOrMake(entries, entryId(one), () => one);
+    return new Selection(entries, listed, hash, length);
   }
 
   get size(): number {
@@ -150,19 +135,16 @@ export class Selection {
 
   /** All that the client has subscribed to: an entry once for each locator that leads to it. */
   get listed(): SelectionEntry[] {
-    return [...this.entries.values(), ...this.#alsoListed.values()];
+    return [...this.#listed.values()];
   }
 
-  /** The same by `ownId`: those of the entries, unless what is known of the client has changed parameters. */
+  /** The same by `ownId`. */
   byOwnId(): Map<string, SelectionEntry> {
-    const { listed } = this;
-    return listed.some(hasOwnId)
-      ? new Map(listed.map((selected) => [ownId(selected), selected]))
-      : new Map(this.entries);
+    return new Map(this.#listed);
   }
 
   get listedCount(): number {
-    return this.size + this.#alsoListed.size;
+    return this.#listed.size;
   }
 
   /** With a wildcard or glob: SotW responses are complete then (protocol §3.7). */
@@ -213,23 +195,14 @@ export class Selection {
 
   equals(other: Selection): boolean {
     if (this === other) return true;
-    if (this.hash !== other.hash || this.size !== other.size || this.listedCount !== other.listedCount)
-      return false;
-    const isOneEach = this.#alsoListed.size === 0;
-    for (const [id, selected] of this.entries) {
-      const one = other.entries.get(id);
-      if (one?.parameters !== selected.parameters) return false;
-      if (isOneEach && one.locatorParameters !== selected.locatorParameters) return false;
-    }
-    if (isOneEach) return true;
-    // Which of the locators of an entry came first does not count.
-    const own = new Set(other.listed.map(ownId));
-    return this.listed.every((selected) => own.has(ownId(selected)));
+    if (this.hash !== other.hash || this.#listed.size !== other.#listed.size) return false;
+    for (const [id, { parameters }] of this.#listed)
+      if (other.#listed.get(id)?.parameters !== parameters) return false;
+    return true;
   }
 }
 
 const none: readonly never[] = [];
-const noEntries = new Map<string, SelectionEntry>();
 /** Sums of many stay exact in a double. */
 const modulus = 2 ** 48;
 

@@ -33,7 +33,7 @@ export const rejections = new Map<string, {
   ['waiting', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'too many requests wait for their turn, of this peer or of all together (limits.max_work_per_peer): ask again later' }],
   ['first_request', { code: 'DEADLINE_EXCEEDED', means: 'no request came within limits.first_request_timeout' }],
   ['draining', { code: 'UNAVAILABLE', means: 'the relay is shutting down: connect to another one' }],
-  ['rules', { code: 'UNAVAILABLE', means: 'new parameter rules need a part of the node that the relay no longer has: connect again' }],
+  ['rules', { code: 'UNAVAILABLE', means: 'new parameter rules need a part of the node that the relay no longer has, or locators have other trusted parameters: connect again' }],
   ['cold', { code: 'UNAVAILABLE', means: 'nothing is cached, and no control plane can be reached' }],
   ['unknown', { code: 'UNAVAILABLE', means: 'a poll for what the control plane has not answered yet: ask again' }],
   ['upstream_sessions', { code: 'RESOURCE_EXHAUSTED', because: 'LIMIT', means: 'more parameter sets than limits.max_upstream_sessions, or than the share of a stream or peer' }],

@@ -156,7 +156,7 @@ function changeOf(stand: Stand, item: Item, now = item.last.value): Change {
   const change = {
     item,
     now,
-    lastSent: has?.variant ?? position?.lastSentOf(item, view),
+    lastSent: has?.variant ?? position?.lastSent(id, position.view === view ? item : undefined),
     clientVersion: claims?.versionOf(spelling),
     resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
     has,

@@ -2,7 +2,7 @@ import { resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { onceFor } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
-import { covers, entryId, itemId, spellingOf } from '../model/selection.ts';
+import { entryId, itemId, spellingOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { type Item, withoutBody } from './item.ts';
@@ -49,20 +49,14 @@ export class Claims {
 
   /**
    * The client has subscribed to these again (protocol §4.2), or a changed cluster waits for them (§10.1): they are sent
-   * whatever their version is. That the client has them still counts. `ids`: of items, wildcards and globs.
+   * whatever their version is, and with a wildcard or glob among them all are. That the client has them still counts. `ids`:
+   * of items, wildcards and globs.
    */
-  resend({ type, selection }: View, ids: ReadonlySet<string>): void {
-    const collections = selection.collections.filter((one) => ids.has(entryId(one)));
-    const isCollected = (spelling: string): boolean => {
-      const name = canonicalName(spelling, type);
-      return collections.some(
-        ({ selector }) => selector === WILDCARD || (name.ok && covers(selector, name.value)),
-      );
-    };
+  resend({ selection }: View, ids: ReadonlySet<string>): void {
+    const isOfMany = selection.collections.some((one) => ids.has(entryId(one)));
     // Each change of clusters comes here, and most are about nothing that is claimed.
     const named = Iterator.from(ids).map(spellingOf);
-    const collected = collections.length === 0 ? none : this.#versions.keys().filter(isCollected);
-    const again = [...named, ...collected].filter((spelling) => this.#versions.has(spelling));
+    const again = [...(isOfMany ? this.#versions.keys() : named)].filter((one) => this.#versions.has(one));
     if (again.length === 0) return;
     const versions = new Map(this.#versions);
     for (const spelling of again) versions.set(spelling, noVersion);

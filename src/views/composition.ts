@@ -45,7 +45,7 @@ import type { View } from './view.ts';
 
 /** What a response is composed for: a cursor, on its way to the head of its view. */
 export interface CompositionInput extends Stand {
-  readonly responses: Pick<SentResponses, 'lastSerial' | 'isRejected' | 'outstandingAdditions'>;
+  readonly responses: Pick<SentResponses, 'lastSerial' | 'isRejected' | 'oldestOutstanding'>;
   readonly controlPlane: string;
   /** Whether a removal is deferred: SotW sends the old and the new resources, delta only the additions. */
   readonly defers: (removed: RetainedResource) => boolean;
@@ -213,8 +213,6 @@ class ResponseContent {
   /** Removals are written last: only then is it known what else is in the response. */
   readonly #postponed: (() => void)[] = [];
   #timeDependent = false;
-  /** Looked up for the first heartbeat. */
-  #outstanding: ReadonlyMap<string, RetainedResource> | undefined;
 
   constructor(input: CompositionInput) {
     this.input = input;
@@ -291,18 +289,13 @@ class ResponseContent {
     const isPart = !this.#tellsAll;
     // Only its TTL is new: the client has another content, and would reject the response again.
     if (isPart && !resend && isVariant(lastSent) && this.#isRejected(item, now)) return;
-    const isBeat = this.#isDelta && isHeartbeat(change, now) && this.#hasAccepted(item);
-    this.#additions.push(isBeat ? { item, variant: now, isHeartbeat: true } : { item, variant: now });
+    // A version that it may reject yet is none that a heartbeat may have (protocol §4.11).
+    const isBeat =
+      this.#isDelta && isHeartbeat(change, now) && this.input.responses.oldestOutstanding === undefined;
+    this.#additions.push({ item, variant: now });
     // With the same body under other constraints its content is not new.
     if (resend || !hasBody(lastSent, now)) this.#changed.push({ now, before: updatedBy(change) });
     if (isPart) this.add(item, now, isBeat);
-  }
-
-  /** A version that it may reject yet is none that a heartbeat may have (protocol §4.11). */
-  #hasAccepted({ id }: Item): boolean {
-    this.#outstanding ??= this.input.responses.outstandingAdditions();
-    const unanswered = this.#outstanding.get(id);
-    return unanswered === undefined || unanswered.isHeartbeat === true;
   }
 
   /** `hasIt`: a delta subscriber has this content, and only the TTL is new. */

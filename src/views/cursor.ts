@@ -73,12 +73,6 @@ interface Move extends Composed {
 }
 
 /**
- * What a cursor has to say. `removals`: that are deferred, and may go by now. `silent`: nothing but these until its view
- * changes or its client asks for more.
- */
-type News = 'none' | 'removals' | 'silent' | 'some';
-
-/**
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
  * is due to it besides the changes since then. `#reconcile` makes the response of that. Clients with the same position and
  * overlay share it, unless something is due to one of them. SotW and delta differ in how a response is written, and in what
@@ -100,7 +94,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #due: Due | undefined;
   /** Sent next even if the client has it. Cursors with one object share the response. */
   #resend: ResendItems | undefined;
-  /** Some of its overlay is there because a removal was deferred. */
+  /** Its view has changed since, or its client has asked for more. */
+  #isBehind = false;
+  /** Some of its overlay is there because a removal was deferred, which may go by now. */
   #isDeferring = false;
   /** Changes of rejected responses that are sent once more, each by itself: the next one is last. */
   #retries: RejectedChange[] | undefined;
@@ -108,7 +104,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #answeredAt: number | undefined;
   /** Wildcards and globs, by their ids, whose first response is due: it is sent even if it is empty. */
   #awaited: ReadonlySet<string>;
-  #news: News = 'none';
   #coalesced = 0;
   resumed = false;
   /** What the first request said, until a response has covered it. */
@@ -136,7 +131,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#awaited = withIds(noIds, selection.collections);
     this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
     this.#view.join(this);
-    this.#says('some');
+    this.#fallBehind();
     this.#oweGlobs(selection.collections);
   }
 
@@ -158,14 +153,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   get pending(): boolean {
-    const hasMore = this.#news === 'some' || this.#news === 'silent';
-    return this.#retries !== undefined || this.#claims !== undefined || hasMore;
+    return this.#retries !== undefined || this.#claims !== undefined || this.#isBehind;
   }
 
   get due(): boolean {
     // A wildcard that is added later holds up nothing: what changes beside it is due.
     const awaits = this.#position === undefined && this.#awaitsFirstAnswer();
-    return this.#retries !== undefined || (this.#news === 'some' && !this.#isHeldBack() && !awaits);
+    return this.#retries !== undefined || (this.#isBehind && !this.#isHeldBack() && !awaits);
   }
 
   /** What a SotW client has from an earlier stream is as good as a response. */
@@ -304,7 +298,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
         this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
     }
     this.#owe(mustAnswer);
-    if (mustAnswer.length > 0) this.#says('some');
+    if (mustAnswer.length > 0) this.#fallBehind();
   }
 
   resend(canonical: ResendItems): void {
@@ -313,17 +307,17 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#oweUnknown(added);
     const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
-    if (empty.length > 0) this.#says('some');
+    if (empty.length > 0) this.#fallBehind();
     // What the client does not have is sent anyway.
     if (!added.values().some((id) => isVariant(this.#lastSent(id)))) return;
     if (this.#resend === undefined) this.#resend = added;
     else if (this.#resend !== added) this.#resendAlone(added);
-    this.#says('some');
+    this.#fallBehind();
   }
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && this.#news !== 'none' && !this.#isHeldBack())
+    if (response === undefined && (this.#isBehind || this.#isDeferring) && !this.#isHeldBack())
       response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
@@ -364,7 +358,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   close(): void {
     this.#claims = undefined;
-    this.#says('none');
+    this.#catchUp();
     const anchor = this.#position?.view;
     this.#position = undefined;
     this.#payForEarlier();
@@ -376,7 +370,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** The view changed. */
   invalidated(): void {
-    this.#says('some');
+    this.#fallBehind();
   }
 
   /** Whether a response may hold a part of what the client subscribes to. A complete one deletes what is missing. */
@@ -395,11 +389,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const added = selection.collections.filter((selected) => !old.selection.has(entryId(selected)));
     const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
     this.#awaited = withIds(noIds, [...left, ...added]);
-    this.#says('none');
+    this.#catchUp();
     this.#view = this.#pool.view(selection, access, old.selection);
     this.#view.join(this, old);
     this.#view.release(this);
-    this.#says('some');
+    this.#fallBehind();
     if (this.#position?.view === old) old.anchor(this);
     old.quit(this);
     this.#pool.leave(old);
@@ -417,7 +411,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       collections.filter(({ selector }) => selector === WILDCARD),
     );
     this.#resendAlone([...ids, ...itemsOf(this.#view, new Set(collections))]);
-    this.#says('some');
+    this.#fallBehind();
     this.#oweGlobs(collections);
     this.#oweUnknown(ids);
   }
@@ -443,15 +437,20 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     for (const one of selected) this.#due.set(entryId(one), one);
   }
 
-  #says(news: News): void {
-    if (this.polls === 'class') return;
-    this.#view.behind += Number(news !== 'none') - Number(this.#news !== 'none');
-    this.#news = news;
+  #fallBehind(): void {
+    if (this.polls === 'class' || this.#isBehind) return;
+    this.#isBehind = true;
+    this.#view.behind++;
+  }
+
+  #catchUp(): void {
+    if (!this.#isBehind) return;
+    this.#isBehind = false;
+    this.#view.behind--;
   }
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
-    if (this.#news === 'silent' && !this.#isDeferring) return true;
     if (!this.#isDelta) return this.#waitsForState();
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
@@ -464,9 +463,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
-    const moved = unresolvedNames.size > 0 ? this.#position?.movedInto(this.#view) : undefined;
     const isHeld = ({ id, spelling }: Item): boolean =>
-      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id) || moved?.has(id) === true;
+      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id);
     return unresolvedNames.values().some(isHeld);
   }
 
@@ -504,14 +502,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     this.#isDeferring = isDeferring;
-    if (response === undefined && this.#awaitsFirstAnswer()) {
-      this.#says(isDeferring && this.#news === 'removals' ? 'removals' : 'silent');
-      if (this.#position === undefined && !isDeferring) return undefined;
-      this.#position ??= new Position(this.#view, -1);
-      this.#position.defer(move.overlay);
-      this.#payForEarlier();
-      return undefined;
-    }
     const news = response && this.responses.asNews(response);
     this.#advance(move);
     return news;
@@ -534,8 +524,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     else this.#position = new Position(view, view.head, overlay, untold);
     this.#resend = untold;
     if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
-    const left = this.#isDeferring ? 'removals' : 'none';
-    this.#says(untold === undefined ? left : 'some');
+    if (untold === undefined) this.#catchUp();
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.release(this);
@@ -645,8 +634,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   #has(id: string): boolean {
-    const has = this.#position?.overlay?.get(id)?.variant;
-    return isVariant(has) || isVariant(this.#lastSent(id));
+    return isVariant(this.#lastSent(id));
   }
 
   #lastSent(id: string): Value | undefined {

@@ -212,8 +212,6 @@ export const lingering = (interests: readonly Interest[]): Iterable<readonly [In
 
 /** The work of one turn of the event loop. Clients can leave hundreds of thousands of names behind. */
 const workPerTurn = 5000;
-/** lru-cache's lists do not shrink: after more than this, an empty one is replaced. */
-const large = 10_000;
 
 /** What nobody uses any more, kept for a while: past `maxCacheBytes` the least recently used goes first. */
 class IdleCache {
@@ -225,7 +223,6 @@ class IdleCache {
   readonly #evicted: (entry: RegisteredInterest) => void;
   #cache: LRUCache<RegisteredInterest, RegisteredInterest>;
   #timer: Timer | undefined;
-  #most = 0;
 
   constructor(
     options: InterestRegistryOptions,
@@ -246,7 +243,6 @@ class IdleCache {
     // An entry that is larger than everything may be is not taken at all.
     const isTaken = size <= room;
     if (isTaken) this.#cache.set(entry, entry, { size });
-    this.#most = Math.max(this.#most, this.#cache.size);
     while (this.#cache.calculatedSize > room && this.evict() !== undefined);
     if (isTaken) this.#schedule();
     else this.#evicted(entry);
@@ -269,11 +265,6 @@ class IdleCache {
   stop(): void {
     this.#timer?.cancel();
     this.#timer = undefined;
-    this.#clear();
-  }
-
-  #clear(): void {
-    this.#most = 0;
     this.#cache = this.#create();
   }
 
@@ -318,7 +309,8 @@ class IdleCache {
       left -= isCollection(next.interest.selector) ? left : 1;
       this.#over(next);
     }
-    if (this.#cache.size === 0 && this.#most > large) this.#clear();
+    // lru-cache's lists do not shrink.
+    if (this.#cache.size === 0) this.#cache = this.#create();
     this.#schedule();
   }
 }

@@ -1,27 +1,22 @@
 import { type ResourceName, resourceName } from '../model/brand.ts';
-import { isVariant, type Value } from '../model/catalog.ts';
+import { isVariant, type StoredResourceError, type Value } from '../model/catalog.ts';
 import type { Constraints } from '../model/constraints.ts';
 import { getOrMake, onceFor } from '../model/maps.ts';
-import type { Parameters } from '../model/parameters.ts';
 import type { References, Variant } from '../model/resource.ts';
 import {
   collectionCovers,
   entryId,
   isCollection,
-  itemId,
   noIds,
-  ownId,
   type Selection,
   type SelectionEntry,
   withIds,
 } from '../model/selection.ts';
 import type { ResendItems } from '../model/subscription.ts';
-import { type Selector, sameError, WILDCARD } from '../model/transaction.ts';
-import { parentGlob } from '../model/xdstp.ts';
+import { sameError } from '../model/transaction.ts';
 import { referencesOf } from '../wire/references.ts';
 import { areOne, type Item, valueAt } from './item.ts';
 import {
-  areSame,
   type Has,
   isDeferred,
   isResource,
@@ -75,17 +70,9 @@ export class Position {
     return Math.max(0, passedOver);
   }
 
-  /** What the client was last sent of an item. */
-  lastSent(id: string): Value | undefined {
-    const has = this.overlay?.get(id);
-    if (has !== undefined && !isDeferred(has)) return has.variant;
-    const item = this.view.items.get(id);
-    return (item && valueAt(item, this.revision)) ?? has?.variant;
-  }
-
-  /** The same of an item of a view, without what it has besides. */
-  lastSentOf(item: Item, view: View): Value | undefined {
-    return this.view === view ? valueAt(item, this.revision) : this.lastSent(item.id);
+  /** What the client has of an item, or was told of it: what it has besides counts. `own`: the item, if it is of this view. */
+  lastSent(id: string, own = this.view.items.get(id)): Value | undefined {
+    return this.overlay?.get(id)?.variant ?? (own && valueAt(own, this.revision));
   }
 
   /** What the client has and the head does not show any more. Made once for all that have the same: each update asks. */
@@ -117,31 +104,15 @@ export class Position {
     const before = this.view.items.get(item.id);
     const known = before === undefined ? none : this.view.resourceErrors(before);
     const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
-    const byConstraints = new Map(told.map((error) => [error.constraints.key, error]));
-    let upTo = view.head;
-    for (const error of errors) {
-      const same = byConstraints.get(error.constraints.key);
-      if (same === undefined || !sameError(same, error))
-        upTo = Math.min(upTo, error.revision[view.access.side] - 1);
-    }
-    return upTo;
+    const isTold = (error: StoredResourceError): boolean =>
+      told.some((one) => one.constraints.key === error.constraints.key && sameError(one, error));
+    const owed = errors.filter((error) => !isTold(error));
+    return Math.min(view.head, ...owed.map(({ revision }) => revision[view.access.side] - 1));
   }
 
-  /** What the client has that this does not say of a view: of another one, all resources, by their ids there. */
+  /** What the client has that this does not say of a view: of another one, all resources. */
   besideIn(view: View): Overlay | undefined {
-    return this.view === view ? this.overlay : overlayOf(this.#resourcesIn(view));
-  }
-
-  /** The resources that the client has: locators may have other parameters in a view, and so other ids. */
-  *#resourcesIn(view: View): IteratorObject<readonly [string, RetainedResource], undefined> {
-    const targetsOf = movedLocators(this.view.selection, view.selection);
-    for (const [id, retained] of this.#resources()) {
-      const { item } = retained;
-      const targets = view.items.has(id) ? none : targetsOf(item);
-      const target = targets.find((one) => view.items.has(one.id)) ?? targets[0];
-      if (target === undefined) yield [id, retained];
-      else yield [target.id, { ...retained, item: { ...item, ...target } }];
-    }
+    return this.view === view ? this.overlay : overlayOf(this.#resources());
   }
 
   /** What the resources that the client has refer to. */
@@ -169,17 +140,12 @@ export class Position {
     );
   }
 
-  /** `besideIn`, if locators may have other parameters there, and so other ids. */
-  movedInto(view: View): Overlay | undefined {
-    return this.view !== view && view.forms.some(({ locator }) => locator) ? this.besideIn(view) : undefined;
-  }
-
   /**
    * In a view that the client leaves before any response was sent from it: all that it has of what that selects. What it
    * unsubscribed when it moved there is dropped at the client, even if it subscribes to it again (protocol §4.5).
    */
   movedTo(view: View): Position {
-    const has = new Map<string, Has>(this.#resourcesIn(view).filter(isSelectedIn(view)));
+    const has = new Map<string, Has>(this.#resources().filter(isSelectedIn(view)));
     for (const item of view.items.values()) {
       const { id } = item;
       const resource = has.get(id);
@@ -209,21 +175,6 @@ export class Position {
       overlay.set(id, { ...one, ...this.overlay?.get(id), mayBeDropped: true });
     }
     this.overlay = overlayOf(overlay);
-  }
-
-  /**
-   * At a client that stays here: the removals that are deferred then. Their time has begun. What came back since the client
-   * has, as this says.
-   */
-  defer(then: Overlay | undefined): void {
-    const { overlay } = this;
-    const shows = (item: Item | undefined): boolean => isVariant(item && valueAt(item, this.revision));
-    const left = [...(overlay ?? none)].filter(
-      ([id, one]) => !isDeferred(one) || !shows(this.view.items.get(id)),
-    );
-    const deferred = [...(then ?? none)].filter(([, one]) => isDeferred(one));
-    const now = overlayOf([...left, ...deferred]);
-    if (!areSame(overlay, now)) this.overlay = now;
   }
 
   /** The resources that the client has, by their ids in its view. What it has besides comes last, and counts. */
@@ -348,8 +299,7 @@ type Covered = 'none' | 'resolved' | 'unresolved';
 /** The locators about one name: many parameter sets of one client may have shown the same variant. */
 function locatedIn(selection: Selection, name: ResourceName) {
   const locators = selection.entriesFor(name).filter(({ locator }) => locator);
-  const byParameters = Map.groupBy(locators, ({ parameters }) => parameters);
-  return { locators, byParameters, judged: new Map<Constraints, Covered>() };
+  return { locators, judged: new Map<Constraints, Covered>() };
 }
 
 /**
@@ -367,13 +317,13 @@ export class Coverage {
   /**
    * By a plain name it is the same resource whatever the parameters: the wildcards and globs that show it decide (its own
    * subscription is looked at elsewhere). By a locator it is one variant: every locator whose parameters match its
-   * constraints decides, and the locator that brought it, even if that has other parameters now.
+   * constraints decides.
    *
    *     the client has a {env == "prod"}; the view selects a with env=prod, which is unknown   →  unresolved
    *     the view selects a with env=test only, which is resolved                                →  none
    */
   of({ item, variant }: RetainedResource): Covered {
-    const { name, locator, parameters } = item;
+    const { name, locator } = item;
     const { selection } = this.#view;
     if (!locator) {
       const collecting = isCollection(name) ? [] : selection.collectionsOver(name);
@@ -383,12 +333,9 @@ export class Coverage {
     }
     const located = getOrMake(this.#located, name, () => locatedIn(selection, name));
     const { constraints } = variant;
-    const judged = getOrMake(located.judged, constraints, () =>
+    return getOrMake(located.judged, constraints, () =>
       this.#judge(located.locators.filter((one) => constraints.matches(one.parameters))),
     );
-    if (constraints.matches(parameters) || judged === 'unresolved') return judged;
-    const own = this.#judge(located.byParameters.get(parameters) ?? []);
-    return own === 'none' ? judged : own;
   }
 
   #judge(covering: readonly SelectionEntry[]): Covered {
@@ -414,49 +361,6 @@ export function* itemsOf(
       .some((one) => collections.has(one) && collectionCovers(one, { selector, locator, parameters }));
     if (shown) yield id;
   }
-}
-
-type MovedItem = Pick<Item, 'id' | 'parameters'>;
-
-/**
- * Locators whose parameters have changed, though the client sent the same locators: a trusted rule overrides them, and
- * the node or the rules have changed. Locators that had equal parameters may have different ones now. Returns the items of
- * the new selection that an item of the old one may have become: by its name, or as a member.
- */
-function movedLocators(from: Selection, now: Selection): (item: Item) => readonly MovedItem[] {
-  const moved = movedIn(from, now);
-  const named = Map.groupBy(moved, ({ from: { parameters, spelling } }) =>
-    itemId(true, parameters, spelling),
-  );
-  const collections = moved.filter((one) => isCollection(one.from.selector));
-  const collecting = Map.groupBy(collections, (one) => collectionKey(one.from.parameters, one.from.selector));
-  return ({ id, name, spelling, locator, parameters: before }) => {
-    if (!locator) return none;
-    const keys = [WILDCARD, parentGlob(name) ?? WILDCARD].map((selector) => collectionKey(before, selector));
-    const members = [...new Set(keys)].flatMap((key) => collecting.get(key) ?? []);
-    return [...(named.get(id) ?? none), ...members].map(({ to: parameters }) => ({
-      id: itemId(true, parameters, spelling),
-      parameters,
-    }));
-  };
-}
-
-const collectionKey = (parameters: Parameters, selector: Selector): string => `${parameters.id} ${selector}`;
-
-function movedIn(
-  before: Selection,
-  now: Selection,
-): readonly { readonly from: SelectionEntry; readonly to: Parameters }[] {
-  const ended = [...before.entries].filter(([id, { locator }]) => locator && !now.has(id));
-  if (ended.length === 0) return none;
-  const parameters = new Map<string, Parameters>();
-  for (const selected of now.listed) {
-    if (selected.locator) parameters.set(ownId(selected), selected.parameters);
-  }
-  return ended.flatMap(([, from]) => {
-    const to = parameters.get(ownId(from));
-    return to === undefined ? [] : [{ from, to }];
-  });
 }
 
 /**

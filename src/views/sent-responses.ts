@@ -60,8 +60,8 @@ export class SentResponses implements SentState {
   #unanswered: SentResponse | undefined;
   /** Outstanding responses before it. */
   #earlier: SentResponse[] | undefined;
-  /** What responses changed that were outstanding when there were too many: the client has not accepted it. */
-  #unansweredBefore: MapInUse<string, Variant | undefined> | undefined;
+  /** There were too many: until the others are answered, it is not known what the client has accepted. */
+  #hasForgotten = false;
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
   #rejected: MapInUse<string, RejectedItem> | undefined;
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
@@ -69,8 +69,6 @@ export class SentResponses implements SentState {
   #lastNack: Rejection | undefined;
   /** SotW: the nonces that were accepted and rejected last. */
   #acceptedNonce = '';
-  /** SotW: unanswered nonces between the accepted one and the last. */
-  #overtaken: string[] | undefined;
   #rejectedNonce: string | undefined;
 
   constructor(items: SentItems, isDelta: boolean) {
@@ -144,10 +142,6 @@ export class SentResponses implements SentState {
   /** A response was sent, and the cursor has moved behind it. */
   sent(response: SentResponse): void {
     const { header } = response;
-    if (!this.#isDelta && this.#unanswered !== undefined) {
-      this.#overtaken ??= [];
-      if (this.#overtaken.push(this.#unanswered.header.nonce) > maxOutstanding) this.#overtaken.shift();
-    }
     if (header.complete) {
       // It makes the ones before it pointless (protocol §3.11).
       this.#forgetEarlier();
@@ -174,20 +168,20 @@ export class SentResponses implements SentState {
   #answeredNonce(nonce: string, isAccepted: boolean): void {
     if (nonce === this.lastNonce) {
       this.#forgetEarlier();
-      this.#overtaken = undefined;
       this.#rejectedNonce = isAccepted ? undefined : nonce;
-    } else {
-      const index = this.#overtaken?.indexOf(nonce) ?? -1;
-      if (index < 0) return;
-      this.#overtaken?.splice(0, index + 1);
-    }
+    } else if (!this.#isOvertaken(Number(nonce))) return;
     if (isAccepted) this.#acceptedNonce = nonce;
+  }
+
+  /** Sent since the accepted one, and not the last. */
+  #isOvertaken(serial: number): boolean {
+    return serial > Number(this.#acceptedNonce) && serial < this.lastSerial;
   }
 
   /** Outstanding responses before the last one will not be answered any more. */
   #forgetEarlier(): void {
     this.#earlier = undefined;
-    this.#unansweredBefore = undefined;
+    this.#hasForgotten = false;
   }
 
   /** The cursor has moved into another view: what the client has left there, it cannot have rejected any more. */
@@ -253,7 +247,7 @@ export class SentResponses implements SentState {
 
   /** The state of each item, given what the client was last sent of it. Valid until something is sent or answered. */
   itemStates(): (id: string, lastSent: Value | undefined) => ItemState {
-    const outstanding = new Map<string, Variant | undefined>(this.#unansweredBefore);
+    const outstanding = new Map<string, Variant | undefined>();
     for (const response of this.#outstanding) {
       for (const [id, variant] of changesOf(response)) outstanding.set(id, variant);
     }
@@ -268,6 +262,7 @@ export class SentResponses implements SentState {
         if (rejectedWhole !== undefined) return { state: 'ERROR', rejection: rejectedWhole };
         if (allOutstanding) return stale;
       }
+      if (this.#hasForgotten && lastSent !== undefined) return stale;
       if (outstanding.has(id) && isThis(outstanding.get(id), lastSent)) return stale;
       return isVariant(lastSent) ? synced : notSent;
     };
@@ -331,7 +326,7 @@ export class SentResponses implements SentState {
       [response] = this.#earlier?.splice(index, 1) ?? [];
       if (this.#earlier?.length === 0) this.#earlier = undefined;
     }
-    if (this.#earlier === undefined && this.#unanswered === undefined) this.#unansweredBefore = undefined;
+    if (this.#earlier === undefined && this.#unanswered === undefined) this.#hasForgotten = false;
     return response;
   }
 
@@ -346,18 +341,9 @@ export class SentResponses implements SentState {
 
   #remember(response: SentResponse): void {
     this.#earlier ??= [];
-    if (this.#earlier.length >= maxOutstanding - 1) this.#forget(this.#earlier.shift());
-    this.#earlier.push(response);
-  }
-
-  /** Its answer will not be understood any more. What it changed stays unaccepted until nothing is outstanding. */
-  #forget(response: SentResponse | undefined): void {
-    if (response === undefined) return;
-    const unanswered = this.#unansweredBefore ?? new MapInUse<string, Variant | undefined>(1);
-    for (const [id, variant] of changesOf(response)) unanswered.set(id, variant);
-    this.#unansweredBefore = unanswered;
-    // What was replaced, or what the view does not show any more.
-    unanswered.dropUnused((variant, id) => !isThis(variant, this.#items.sentOf(id)));
+    if (this.#earlier.push(response) < maxOutstanding) return;
+    this.#earlier.shift();
+    this.#hasForgotten = true;
   }
 }
 

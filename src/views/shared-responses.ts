@@ -108,8 +108,6 @@ export interface Has {
   readonly receivedAt?: number | undefined;
   /** When its removal was first deferred, by `Clock.monotonic()`. */
   readonly deferredAt?: number;
-  /** It was sent as a heartbeat: the client had accepted the content before. */
-  readonly isHeartbeat?: true;
   /**
    * Whether the client has it is not known: it was sent, unsubscribed and subscribed again before the client has answered,
    * or rejected. So it is sent again if it is there, and removed if not. In SotW so is all that was unknown meanwhile.

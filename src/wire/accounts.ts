@@ -226,12 +226,8 @@ export class Account implements Payer {
   #arriving = 0;
   /** What goes on to read from connections of which nothing is read now. */
   readonly #unread = new Set<() => void>();
-  /** What waits until it holds less. */
-  readonly #forRoom = new Set<() => void>();
-  /** One of them has been called, and comes before what did not wait. */
-  #isCalling = false;
-  /** Since when none of them has been. */
-  #fullSince = 0;
+  /** When a stream got what had waited as others had too much unread, by the clock. Streams look for that each second. */
+  roomAt = Number.NEGATIVE_INFINITY;
   /** How many have begun in the last turn, and for how many milliseconds of work each. */
   #reads = 0;
   #readMs = 1;
@@ -319,7 +315,6 @@ export class Account implements Payer {
     const bounded = this.exempt ? 0 : this.#held;
     this.#accounts.bounded += bounded - this.#bounded;
     this.#bounded = bounded;
-    if (bytes <= 0 && this.#forRoom.size > 0) this.#roomMade();
   }
 
   /** Why nothing more may be kept for it; undefined: it may. */
@@ -333,39 +328,6 @@ export class Account implements Payer {
    */
   get unreadExcess(): string | undefined {
     return this.count(unreadPlace) === 0 ? undefined : this.excess;
-  }
-
-  /** `unreadExcess`, for what can wait: while another one is called that has waited, nothing comes before that. */
-  get mustWaitForRoom(): boolean {
-    return (this.#isCalling ? this.excess : this.unreadExcess) !== undefined;
-  }
-
-  /**
-   * Runs it in one of the next turns when this peer holds less and `unreadExcess` has gone. All that wait are run one after
-   * the other. Of what other peers hold less it is not told: look at `mustWaitForRoom` now and then.
-   */
-  waitForRoom(run: () => void): Timer {
-    if (this.#forRoom.size === 0) this.#fullSince = this.#clock.monotonic();
-    this.#forRoom.add(run);
-    return { cancel: () => this.#forRoom.delete(run) };
-  }
-
-  /** For so long nothing that waits for room has been run. */
-  get fullMilliseconds(): number {
-    return this.#forRoom.size === 0 ? 0 : this.#clock.monotonic() - this.#fullSince;
-  }
-
-  #roomMade(): void {
-    const [next] = this.#forRoom;
-    if (next === undefined || this.#isCalling || this.unreadExcess !== undefined) return;
-    this.#forRoom.delete(next);
-    this.#fullSince = this.#clock.monotonic();
-    this.#isCalling = true;
-    this.wait(() => {
-      this.#isCalling = false;
-      next();
-      this.#roomMade();
-    });
   }
 
   /** So many changes of what it polls. False: it makes too many. */

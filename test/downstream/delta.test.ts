@@ -818,7 +818,12 @@ describe('delta server (protocol §4)', () => {
         });
         return client;
       });
-      const both = () => [good, bad].map((client) => client?.received().flatMap(told) ?? []);
+      const both = () =>
+        [good, bad].map((client) => {
+          const all = client?.received() ?? [];
+          for (const one of all) client?.ack('eds', one);
+          return all.flatMap(told);
+        });
       relay.says({
         type: url,
         holder: namedHolder,

@@ -677,22 +677,21 @@ describe('what a client still refers to that was away (delta)', () => {
     const { raw, client, versions } = back(lab);
     route(lab, 'y');
     raw.send('rds', r(versions));
-    expect(client.told()).to.deep.equal(['cds y']);
-    lab.clock.advance(200);
-    expect(client.told()).to.deep.equal(['rds r']);
-    lab.clock.advance(1799);
+    expect(client.told()).to.deep.equal(['cds y', 'rds r']);
+    lab.clock.advance(1999);
     expect(client.told()).to.deep.equal([]);
     lab.clock.advance(1);
     expect(client.told()).to.deep.equal(['cds -x']);
   });
 
-  it('§8.6 a client of clusters alone is told of it in its first answer, 200 ms later', () => {
+  it('§8.6 a client of clusters alone is told of it 2 s later', () => {
     const lab = makeLab();
     const { client } = back(lab);
-    lab.clock.advance(199);
+    expect(client.told()).to.deep.equal(['cds y']);
+    lab.clock.advance(1999);
     expect(client.told()).to.deep.equal([]);
     lab.clock.advance(1);
-    expect(client.told()).to.deep.equal(['cds y -x']);
+    expect(client.told()).to.deep.equal(['cds -x']);
   });
 
   it('§8.6 streams of single types wait for nothing', () => {

@@ -25,7 +25,6 @@ const clientOf = (env: string): ClientContext => ({
   unknownWildcards: false,
   passesVariants: false,
   loadOrigin: itsOwn,
-  trust: '',
   access: ALLOW_ALL,
   exempt: false,
   derived: (authority) =>

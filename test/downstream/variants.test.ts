@@ -18,7 +18,6 @@ import {
   type SotwClient,
   type,
 } from '../support/in-memory-relay.ts';
-import { realPut } from '../support/real-bodies.ts';
 import { and, compiled, exists, is, locator, not, or, told, wrapped } from '../support/variants.ts';
 
 const eds = type('eds');
@@ -994,59 +993,17 @@ describe('variants (protocol §5, TP2)', () => {
       says(relay, [variant('x', 'p', prod)]);
       expect(told(client.one())).to.deep.equal(['-x {}']);
     });
-    it('change with the node, mid-stream: one message that removes and adds', () => {
+    it('§5.6 change with the node, mid-stream: the client has to ask anew, if it has locators', () => {
       const relay = new InMemoryRelay({ rules });
-      const client = relay.delta();
-      client.send('eds', {
-        node: node({ env: 'prod' }),
-        resourceLocatorsSubscribe: [locator('x', { a: '1' }), locator('y', { a: '1' })],
-      });
-      says(relay, [variant('x', 'p', prod), variant('x', 't', test), variant('y', 'p', prod)]);
-      client.received();
-      client.send('eds', { node: node({ env: 'test' }) });
-      says(relay, []);
-      expect(client.received().flatMap(told).toSorted()).to.deep.equal([
-        '+x {env == "test"} t',
-        '-x {env == "prod"}',
-        '-y {env == "prod"}',
-      ]);
-    });
-    it('§3.9 change with the node: a full state waits for what the client has and is unknown for the new ones', () => {
-      const relay = new InMemoryRelay({ rules });
-      const client = relay.sotw();
-      const resourceLocators = ['a', 'b'].map((name) => locator(name, { own: '1' }));
-      client.send('cds', { node: node({ env: 'prod' }), resourceLocators });
-      const about = (constraints: Constraints, ...names: string[]) => {
-        const resolved = [...relay.upstream.interests].filter(({ selector }) => names.includes(selector));
-        const puts = names.map((name) => put(cds, name, name, { constraints }));
-        relay.says({ type: cds, holder: namedHolder, puts, resolved });
-      };
-      about(prod, 'a', 'b');
-      const { nonce: responseNonce } = client.one();
-      client.send('cds', { node: node({ env: 'test' }), responseNonce, resourceLocators });
-      about(test, 'a');
-      expect(client.received(), 'without b, which the client has').to.deep.equal([]);
-      about(test, 'b');
-      expect(client.one().resources).to.have.length(2);
-    });
-    it('§8.6 change with the node: a removal that was deferred for those before is not forgotten', () => {
-      const relay = new InMemoryRelay({ rules, limits: { removalGraceMilliseconds: 15_000 } });
-      const client = relay.delta();
-      client.send('cds', { node: node({ env: 'prod' }), resourceNamesSubscribe: ['x'] });
-      client.send('eds', { resourceLocatorsSubscribe: [locator('x', { a: '1' })] });
-      relay.says({ type: cds, holder: namedHolder, puts: [realPut('cds', 'x', { type: 'EDS' })] });
-      says(relay, [xProd]);
-      for (const { typeUrl, nonce: responseNonce } of client.received())
-        client.send(typeUrl === cds ? 'cds' : 'eds', { responseNonce });
-      says(relay, [], [removal('x', prod)]);
-      expect(client.received(), 'a cluster refers to it').to.deep.equal([]);
-      client.send('eds', { node: node({ env: 'test' }) });
-      says(relay, [variant('x', 't', test)]);
-      relay.clock.advance(15_000);
-      expect(client.received().flatMap(told).toSorted()).to.deep.equal([
-        '+x {env == "test"} t',
-        '-x {env == "prod"}',
-      ]);
+      const clients = [relay.delta(), relay.sotw()];
+      const named = relay.delta();
+      named.send('eds', { node: node({ env: 'prod' }), resourceNamesSubscribe: ['x'] });
+      const resourceLocators = [locator('x', { a: '1' })];
+      clients[0]?.send('eds', { node: node({ env: 'prod' }), resourceLocatorsSubscribe: resourceLocators });
+      clients[1]?.send('eds', { node: node({ env: 'prod' }), resourceLocators });
+      for (const client of [...clients, named]) client.send('eds', { node: node({ env: 'test' }) });
+      expect(clients.map(({ status }) => status?.code)).to.deep.equal([14, 14]);
+      expect(named.status).to.equal(undefined);
     });
     const alike: readonly [string, string, Record<string, string>, Record<string, string>][] = [
       ['the values that it overrides', 'x', { env: 'prod' }, { env: 'test' }],
@@ -1072,18 +1029,6 @@ describe('variants (protocol §5, TP2)', () => {
         expect(client.received()).to.deep.equal([]);
       });
     }
-    it('§4.5 what makes locators one entry is over: each has its own again', () => {
-      const relay = new InMemoryRelay({ rules: [...rules, ...envRules('other')] });
-      const client = relay.delta();
-      client.send('eds', {
-        node: node({ env: 'test' }),
-        resourceLocatorsSubscribe: [locator('x', { env: 'prod' }), locator('x', { env: 'test' })],
-      });
-      client.send('eds', { node: node({ env: 'prod' }) });
-      client.send('eds', { resourceLocatorsUnsubscribe: [locator('x', { env: 'prod' })] });
-      says(relay, [xProd]);
-      expect(told(client.one())).to.deep.equal(['+x {env == "prod"} p']);
-    });
     it('§4.5 another client leads to the same entry by another locator: each unsubscribes its own', () => {
       const relay = new InMemoryRelay({ rules });
       const [first, second] = ['prod', 'other'].map((env) => {

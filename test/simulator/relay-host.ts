@@ -576,7 +576,6 @@ class Running {
         unknownWildcards: node.value.clientFeatures.includes(UNKNOWN_WILDCARDS),
         passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
         loadOrigin: originOfFeatures(node.value.clientFeatures),
-        trust: '',
         derived: (authority) => derived.for(authority),
         merged: (own, authority) => derived.merge(own, authority),
       });

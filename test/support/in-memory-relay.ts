@@ -339,7 +339,6 @@ export class InMemoryRelay {
             unknownWildcards: node.value.clientFeatures.includes(UNKNOWN_WILDCARDS),
             passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
             loadOrigin: originOfFeatures(node.value.clientFeatures),
-            trust: '',
             derived: (authority) => derived.for(authority),
             merged: (own, authority) => derived.merge(own, authority),
           });

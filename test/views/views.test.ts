@@ -405,7 +405,7 @@ describe('views', () => {
       expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
     });
 
-    it('a removal that is kept beside a glob that nobody answers is pending, and not due', () => {
+    it('a removal that is kept beside a glob that nobody answers is deferred, and not due', () => {
       const bench = new Bench();
       const delta = encoding({ ...sotw, protocol: 'delta' });
       const subscriber = { wake: () => undefined, payer: undefined };
@@ -420,7 +420,7 @@ describe('views', () => {
       subscription.take(defersNothing);
       says({ removals: [{ name: resourceName('x'), constraints: UNCONSTRAINED }] });
       expect(subscription.take(() => true)).to.equal(undefined);
-      expect([subscription.pending, subscription.due]).to.deep.equal([true, false]);
+      expect([subscription.hasDeferredRemovals, subscription.due]).to.deep.equal([true, false]);
       expect(subscription.take(defersNothing)?.removed).to.deep.equal(['x']);
     });
 

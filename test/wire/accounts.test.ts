@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import { type Account, Accounts, unreadPlace } from '../../src/wire/accounts.ts';
+import { type Account, Accounts } from '../../src/wire/accounts.ts';
 import { heapAfterCollection } from '../support/heap.ts';
 import { testAccounts, testPeer } from '../support/peers.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
@@ -201,39 +201,6 @@ describe('the account of a peer', () => {
     relay?.keeps(-5000);
     expect(other?.hold(-1)).to.equal(undefined);
     expect(accounts.held).to.equal(999);
-  });
-
-  it('lets what has waited for room go first, also when what made the room has more to write at once', () => {
-    const account = loop.account('10.0.0.1');
-    const write = (): void => {
-      account.enter(unreadPlace);
-      account.keeps(600);
-    };
-    const done: string[] = [];
-    account.keeps(700);
-    write();
-    expect(account.mustWaitForRoom).to.equal(true);
-    loop.clock.advance(5000);
-    for (const name of ['first', 'second'])
-      account.waitForRoom(() => {
-        done.push(name);
-        write();
-      });
-    loop.clock.advance(3000);
-    expect(account.fullMilliseconds).to.equal(3000);
-    account.keeps(500);
-    account.leave(unreadPlace);
-    account.keeps(-600);
-    expect(account.unreadExcess, 'one may always be written').to.equal(undefined);
-    expect(account.mustWaitForRoom, 'but by who has waited').to.equal(true);
-    loop.endTurn();
-    expect(done).to.deep.equal(['first']);
-    expect(account.mustWaitForRoom).to.equal(true);
-    expect(account.fullMilliseconds).to.equal(0);
-    account.leave(unreadPlace);
-    account.keeps(-600);
-    loop.endTurn();
-    expect(done).to.deep.equal(['first', 'second']);
   });
 
   it('makes so many changes a second', () => {

@@ -1,6 +1,6 @@
 import { Sweep } from '../../model/clock.ts';
 import { countIn } from '../../model/maps.ts';
-import { noIds, Selection, type SelectionEntry } from '../../model/selection.ts';
+import { noIds, Selection } from '../../model/selection.ts';
 import {
   type Defers,
   defersEverything,
@@ -419,20 +419,6 @@ class PollingClient implements ListedClient, OrderedStream {
     this.#order.close();
   }
 
-  /** Forgets what the same names selected by the rules before `since`, with other parameters. */
-  forgetEarlier({ info, selection }: PolledNames, since: number): void {
-    const earlier = this.#ordered.filter((one) => one.info === info && one.polledAt < since);
-    if (earlier.length === 0) return;
-    const entries = new Map(selection.entries.values().map((one) => [one.spelling, one]));
-    const isOther = ({ spelling, parameters, locatorParameters }: SelectionEntry): boolean => {
-      const now = entries.get(spelling);
-      return (
-        now !== undefined && now.locatorParameters === locatorParameters && now.parameters !== parameters
-      );
-    };
-    for (const one of earlier) if (one.selection.entries.values().some(isOther)) one.forgetOrder();
-  }
-
   /** Undefined: nothing is due. */
   next(names: PolledNames): Response | 'WAITS' | undefined {
     this.#order.requested(names);
@@ -480,7 +466,6 @@ export class PollingClients {
   readonly #bytesOf = new Map<Account, number>();
   #lastId = 0;
   #bytes = 0;
-  #reidentifiedAt = Number.NEGATIVE_INFINITY;
   readonly #sweep: Sweep;
 
   /** `prefix`: before the numbers that are the ids. */
@@ -520,11 +505,6 @@ export class PollingClients {
     return names;
   }
 
-  /** By other rules the same names may have other parameters. */
-  reidentify(): void {
-    this.#reidentifiedAt = this.#services.clock.monotonic();
-  }
-
   stop(): void {
     this.#sweep.stop();
   }
@@ -537,16 +517,12 @@ export class PollingClients {
       known ?? new PollingClient(`${this.#prefix}p${this.#lastId + 1}`, key, poll, peer, this.#services);
     const selected = `${info.short} ${selection.hash} ${selection.size}`;
     const found = client.names.get(selected);
-    if (found !== undefined) {
-      if (found.polledAt < this.#reidentifiedAt) client.forgetEarlier(found, this.#reidentifiedAt);
-      return found;
-    }
+    if (found !== undefined) return found;
     if (client.names.size >= this.#services.limits().maxSubscriptions) return undefined;
     const names = new PolledNames(client, poll, peer.account, now);
     if (!this.#makeRoom(client, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
       return undefined;
     client.names.set(selected, names);
-    client.forgetEarlier(names, this.#reidentifiedAt);
     this.#bytes += names.bytes;
     countIn(this.#bytesOf, client.account, names.bytes);
     if (known === undefined) {

@@ -1,7 +1,6 @@
 import { hash } from 'node:crypto';
 import type { Charged } from '../../model/brand.ts';
 import { type Clock, Sweep, type Timer } from '../../model/clock.ts';
-import { countIn, getOrMake } from '../../model/maps.ts';
 import type { WantedMetadata } from '../../model/node-path.ts';
 import { fail, ok, type Result } from '../../model/result.ts';
 import { type Encoding, encoding, type Response, type Subscription } from '../../model/subscription.ts';
@@ -74,7 +73,8 @@ export class Polls {
   /** The least recently polled first. */
   readonly #classes = new Map<string, PollClass>();
   #names = 0;
-  readonly #responses = new KeptResponses();
+  /** Of the responses that classes keep. */
+  #bytes = 0;
   /** Grows with each change of the rules. */
   #generation = 0;
   readonly #sweep: Sweep;
@@ -222,7 +222,6 @@ export class Polls {
   /** Rules have changed: who polls is looked at anew. */
   reidentify(): void {
     this.#generation++;
-    this.clients.reidentify();
     const message = 'the rules have changed meanwhile: ask again';
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
@@ -292,7 +291,9 @@ export class Polls {
     const key = keyOf(poll);
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
-    const opened = new PollClass(key, poll, peer, this.#services, this.#responses);
+    const opened = new PollClass(key, poll, peer, this.#services, (bytes) => {
+      this.#bytes += bytes;
+    });
     this.#classes.set(key, opened);
     this.#names += selection.size;
     const held = heldTooMuch(peer.account.excess);
@@ -307,8 +308,7 @@ export class Polls {
 
   #makeRoom(): void {
     for (const [key, one] of this.#classes) {
-      const { bytes } = this.#responses;
-      if (this.#names <= maxNames && this.#classes.size <= maxClasses && bytes <= maxBytes) return;
+      if (this.#names <= maxNames && this.#classes.size <= maxClasses && this.#bytes <= maxBytes) return;
       if (!one.holds && this.#classes.size > 1) this.#end(key);
     }
   }
@@ -370,33 +370,8 @@ export const tooFast: Refusal = {
 const keyOf = ({ info, selection, client, encoding }: Poll): string =>
   `${info.short} ${selection.hash} ${selection.size} ${JSON.stringify(encoding)} ${client.access.key}`;
 
-/**
- * What classes keep. They may keep one response, as names that nobody has make no difference: it counts once. Who polls
- * all of them alone pays for it.
- */
-class KeptResponses {
-  /** How many classes keep it, by who polls them alone; undefined: several peers' poll them. */
-  readonly #keepers = new Map<Response, Map<Account | undefined, number>>();
-  bytes = 0;
-
-  /** One class more keeps it, or one less. */
-  count(response: Response, account: Account | undefined, more: 1 | -1): void {
-    const keepers = getOrMake(this.#keepers, response, () => new Map());
-    const [before, wasKept] = [only(keepers), keepers.size > 0];
-    countIn(keepers, account, more);
-    const isKept = keepers.size > 0;
-    if (!isKept) this.#keepers.delete(response);
-    const bytes = response.bytes.length * bytesPerByte;
-    if (isKept !== wasKept) this.bytes += more * bytes;
-    const payer = only(keepers);
-    if (payer === before) return;
-    before?.keeps(-bytes);
-    payer?.keeps(bytes);
-  }
-}
-
-const only = (keepers: ReadonlyMap<Account | undefined, number>): Account | undefined =>
-  keepers.size === 1 ? keepers.keys().next().value : undefined;
+/** What a class keeps counts for each that keeps it, though classes may share a response. */
+const keptBytes = (response: Response | undefined): number => bytesPerByte * (response?.bytes.length ?? 0);
 
 /** All polls of one type, selection and access: one subscription, that lasts from poll to poll (ADR 18). */
 class PollClass {
@@ -414,17 +389,24 @@ class PollClass {
   #isRepeated = false;
   /** The response that is kept for its polls. */
   #kept: Response | undefined;
-  readonly #responses: KeptResponses;
+  /** So many bytes more are kept, or less. */
+  readonly #keeps: (bytes: number) => void;
   /** Polls that wait for what is unknown, and until when. */
   readonly #held = new Map<Answered, readonly [ReadPoll, Timer]>();
 
-  constructor(key: string, poll: Poll, peer: Peer, services: DownstreamServices, responses: KeptResponses) {
+  constructor(
+    key: string,
+    poll: Poll,
+    peer: Peer,
+    services: DownstreamServices,
+    keeps: (bytes: number) => void,
+  ) {
     this.key = key;
     this.poll = poll;
     this.#services = services;
     this.#first = new WeakRef(peer);
     this.#account = peer.account;
-    this.#responses = responses;
+    this.#keeps = keeps;
     this.polledAt = services.clock.monotonic();
     const { info, encoding, selection, client } = poll;
     const subscriber = { wake: () => this.#wake(), payer: peer.account, polls: 'class' } as const;
@@ -520,18 +502,16 @@ class PollClass {
   }
 
   #keep(response: Response | undefined): void {
-    const before = this.#kept;
-    if (response === before) return;
+    if (response === this.#kept) return;
+    const bytes = keptBytes(response) - keptBytes(this.#kept);
     this.#kept = response;
-    if (before !== undefined) this.#responses.count(before, this.#account, -1);
-    if (response !== undefined) this.#responses.count(response, this.#account, 1);
+    this.#keeps(bytes);
+    this.#account?.keeps(bytes);
   }
 
   #shareIt(): void {
-    const kept = this.#kept;
-    this.#keep(undefined);
+    this.#account?.keeps(-keptBytes(this.#kept));
     this.#account = undefined;
-    this.#keep(kept);
     this.#subscription.share();
   }
 

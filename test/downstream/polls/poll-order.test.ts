@@ -339,46 +339,6 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect(client.round('rds', 'rds', 'cds')).to.deep.equal(['rds r', 'rds 304', 'cds new']);
   });
 
-  it('what it polled with other parameters before a reload is not waited for', async () => {
-    lab.clock.advance(1);
-    await reload();
-    client.metadata = { env: 'test' };
-    client.round('cds', 'rds');
-    clusters('old', 'new');
-    route('old');
-    client.round('cds', 'rds', 'cds');
-    route('new');
-    expect(client.poll('rds')).to.equal('r');
-    for (let at = 0; at < 4; at++) {
-      expect(client.round('cds', 'rds')).to.deep.equal(['cds 304', 'rds 304']);
-      lab.clock.advance(5000);
-    }
-    clusters('new');
-    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
-  });
-
-  it('what it polled with other parameters is not waited for, also when a reload brings the first ones back', async () => {
-    for (const metadata of [{ env: 'test' }, {}]) {
-      lab.clock.advance(1);
-      await reload();
-      client.metadata = metadata;
-      client.round('cds', 'rds');
-      clusters('old');
-      route('old');
-      client.round('cds', 'rds');
-    }
-    clusters('old', 'new');
-    expect(client.round('cds', 'cds')).to.deep.equal(['cds new old', 'cds 304']);
-    route('new');
-    expect(client.round('rds', 'rds')).to.deep.equal(['rds r', 'rds 304']);
-    for (let at = 0; at < 4; at++) {
-      expect(client.round('cds', 'rds')).to.deep.equal(['cds 304', 'rds 304']);
-      lab.clock.advance(5000);
-    }
-    clusters('new');
-    expect(client.round('cds', 'cds')).to.deep.equal(['cds new', 'cds 304']);
-  });
-
   it('a name that is new after a reload makes nothing forgotten of what other names led to', async () => {
     const routes = (name: string): string => client.poll('rds', true, [name], name);
     for (const name of ['r1', 'r2']) routes(name);
