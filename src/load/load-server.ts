@@ -118,7 +118,6 @@ export class LoadServer extends OpenStreams<ClientReports> {
     let checks = 0;
     new Sweep(options.clock, overdueCheckMs, () => {
       if (++checks % checksForTargets === 0) this.chooseAgain();
-      this.view.forgetOld();
       return true;
     }).start();
   }
