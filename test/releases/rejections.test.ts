@@ -147,6 +147,10 @@ describe('rejections of canaries', () => {
       [reject('a', 'b'), reject('b'), reject('b', 'c'), reject('b', 'a')],
       names('a', 'b', 'c'),
     );
-    expect(rejections.verdicts.map((verdict) => [...verdict.names].join())).to.deep.equal(['a,b', 'b', 'b,c']);
+    expect(rejections.verdicts.map((verdict) => [...verdict.names].join())).to.deep.equal([
+      'a,b',
+      'b',
+      'b,c',
+    ]);
   });
 });
