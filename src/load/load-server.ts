@@ -24,7 +24,7 @@ import {
   type Wanted,
 } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted } from './reading.ts';
+import { nodeOf, Reading, TooMuchNoted } from './reading.ts';
 import { Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
@@ -227,13 +227,12 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
     if (this.#messages++ < early) this.chooseAgain();
-    const start = lengthOfFirstNode(bytes);
-    if (bytes.length - start < largeReport) {
-      atOnce(this.#report(bytes, start));
+    if (bytes.length - nodeOf(bytes).end < largeReport) {
+      atOnce(this.#report(bytes));
       return;
     }
     const copy = Buffer.from(bytes);
-    this.handleInTurns(copy.length, () => this.#report(copy, start));
+    this.handleInTurns(copy.length, () => this.#report(copy));
   }
 
   override drained(): void {
@@ -279,12 +278,12 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.choose();
   }
 
-  /** `start`: behind its node, if that is its first field. */
-  *#report(bytes: Buffer, start: number): InTurns<void> {
+  *#report(bytes: Buffer): InTurns<void> {
     this.isReading = true;
     try {
       const isFirst = this.client === undefined;
-      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
+      const { node, end } = nodeOf(bytes);
+      if (this.#identify(node)) yield* this.#add(bytes, end, isFirst);
     } catch (thrown) {
       const cause = errorMessage(thrown);
       this.failFor(
