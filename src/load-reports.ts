@@ -261,6 +261,18 @@ const namesOf = onceFor(
   (upstreams: Config['upstreams']): ReadonlySet<string> => new Set(upstreams.map(({ name }) => name)),
 );
 
+/** A selection never changes, and many clients have the same. */
+const claiming = onceFor((upstreams: Config['upstreams']) =>
+  onceFor(({ entries }: Selection) => {
+    const byType = new Map<TypeUrl, ReadonlySet<string>>();
+    const claimed = (type: TypeUrl): ReadonlySet<string> =>
+      new Set(
+        [...entries.values()].flatMap(({ selector }) => claimant(upstreams, type, selector)?.name ?? []),
+      );
+    return (type: TypeUrl) => getOrMake(byType, type, () => claimed(type));
+  }),
+);
+
 interface Served extends Pick<LoadParts, 'config'> {
   readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'values'> };
 }
@@ -279,9 +291,6 @@ export class SubscribedUpstreams {
     maxSize: mostRemembered,
     sizeCalculation: (_, nodeId) => nodeId.length + bytesPerNode,
   });
-  /** By what claims: a selection never changes, and many clients have the same. */
-  readonly #bySelection = new WeakMap<object, WeakMap<Selection, Map<TypeUrl, ReadonlySet<string>>>>();
-
   /** `elsewhere`: the names of those of which the node of a stream has subscriptions in other processes. */
   constructor(
     core: Served,
@@ -321,22 +330,8 @@ export class SubscribedUpstreams {
       if (client === undefined) continue;
       const names = getOrMake(byNode, client.nodeId, () => new Set());
       for (const { info, selection } of types)
-        for (const name of this.#ofSelection(info.url, selection)) names.add(name);
+        for (const name of claiming(this.#core.config.upstreams)(selection)(info.url)) names.add(name);
     }
     return byNode;
-  }
-
-  #ofSelection(type: TypeUrl, selection: Selection): ReadonlySet<string> {
-    const { upstreams } = this.#core.config;
-    const bySelection = getOrMake(this.#bySelection, upstreams, () => new WeakMap());
-    const byType = getOrMake(bySelection, selection, () => new Map());
-    return getOrMake(byType, type, () => {
-      const names = new Set<string>();
-      for (const { selector } of selection.entries.values()) {
-        const found = claimant(upstreams, type, selector);
-        if (found !== undefined) names.add(found.name);
-      }
-      return names;
-    });
   }
 }

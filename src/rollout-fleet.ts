@@ -11,7 +11,7 @@ import { getOrMake } from './model/maps.ts';
 import type { Parameters } from './model/parameters.ts';
 import { type HeldVariant, isHeldByWildcard } from './model/rollout.ts';
 import { isCollection, type Selection, type SelectionEntry } from './model/selection.ts';
-import type { Subscription } from './model/subscription.ts';
+import type { Holding, Subscription } from './model/subscription.ts';
 import { errorText } from './model/text.ts';
 import { type Selector, WILDCARD } from './model/transaction.ts';
 import { typeInfo } from './model/types.ts';
@@ -329,18 +329,19 @@ function standingOf(
 ): Standing {
   if (subscription === undefined) return accepted;
   const { responses, pending } = subscription;
-  if (responses.state !== 'ERROR') return !pending && hasTaken(subscription, waiting) ? accepted : waits;
   const { short, url } = typeInfo(info.url);
   const { rejectedWhole } = responses;
-  // It may be something else that it rejects, or of a name that waits what everybody has.
+  // It may be something else that it rejects or waits for, or of a name that waits what everybody has.
   const own = unionOf(parts);
-  const rejected = Iterator.from(subscription.holdings()).filter(
-    ({ canonical, state }) => state === 'ERROR' && waiting.has(canonical) && own.has(nameKey(url, canonical)),
-  );
-  const first = rejected.next().value;
+  const held = (): IteratorObject<Holding> =>
+    Iterator.from(subscription.holdings()).filter(
+      ({ canonical }) => waiting.has(canonical) && own.has(nameKey(url, canonical)),
+    );
+  const rejected = responses.state === 'ERROR' ? held().filter(({ state }) => state === 'ERROR') : undefined;
+  const first = rejected?.next().value;
   if (first !== undefined) {
     const { name, canonical, rejection } = first;
-    const others = rejected.filter((one) => one.rejection === rejection).map((one) => one.canonical);
+    const others = rejected?.filter((one) => one.rejection === rejection).map((one) => one.canonical) ?? [];
     // There may be 10,000 in a response of the state of the world: they are known without a look at each.
     const isWhole = rejection === rejectedWhole;
     const named = isWhole ? own : new Set([canonical, ...others].map((one) => nameKey(url, one)));
@@ -348,7 +349,7 @@ function standingOf(
     // Something else may be on its way. That is no other word on what it was sent last, if that still waits.
     return { kind: 'rejected', reason, names: named, isFinal: !pending || first.current };
   }
-  if (pending || responses.awaitsAnswer) return waits;
+  if (!hasTaken(subscription, own, held)) return waits;
   // The last response only removed what waits.
   if (rejectedWhole === undefined) return accepted;
   return {
@@ -363,12 +364,21 @@ function standingOf(
 const longestReason = 1024;
 const said = (message = ''): string => errorText(message, longestReason);
 
-/** There is nothing to send. After an earlier stream a client may have all of it: then nothing was sent on this one. */
-function hasTaken(subscription: Subscription, waiting: ReadonlySet<ResourceName>): boolean {
-  const { state } = subscription.responses;
-  if (state !== 'NOT_SENT') return state === 'SYNCED';
-  const held = Iterator.from(subscription.holdings()).filter(({ canonical }) => waiting.has(canonical));
-  return held.every((one) => one.state === 'SYNCED' && one.current);
+/**
+ * It has answered all that it was sent. Something that does not wait may still be to be sent, or upstream has yet to answer
+ * for it. After an earlier stream a client may have all of it: then nothing was sent on this one. `own`: what of it waits.
+ */
+function hasTaken(
+  { responses, pending }: Subscription,
+  own: ReadonlySet<string>,
+  held: () => Iterable<Holding>,
+): boolean {
+  if (responses.oldestOutstanding !== undefined) return false;
+  if (!pending && responses.state !== 'NOT_SENT') return true;
+  const all = [...held()];
+  // What it gets by an alias, or has lost, is not among them.
+  if (pending && new Set(all.map(({ canonical }) => canonical)).size < own.size) return false;
+  return all.every(({ state, value, current }) => current && (state === 'SYNCED' || value === 'absent'));
 }
 
 /** What waits under one name. */

@@ -24,7 +24,7 @@ import {
   type Wanted,
 } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted } from './reading.ts';
+import { nodeOf, Reading, TooMuchNoted } from './reading.ts';
 import { Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
@@ -118,7 +118,6 @@ export class LoadServer extends OpenStreams<ClientReports> {
     let checks = 0;
     new Sweep(options.clock, overdueCheckMs, () => {
       if (++checks % checksForTargets === 0) this.chooseAgain();
-      this.view.forgetOld();
       return true;
     }).start();
   }
@@ -228,13 +227,12 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
     if (this.#messages++ < early) this.chooseAgain();
-    const start = lengthOfFirstNode(bytes);
-    if (bytes.length - start < largeReport) {
-      atOnce(this.#report(bytes, start));
+    if (bytes.length - nodeOf(bytes).end < largeReport) {
+      atOnce(this.#report(bytes));
       return;
     }
     const copy = Buffer.from(bytes);
-    this.handleInTurns(copy.length, () => this.#report(copy, start));
+    this.handleInTurns(copy.length, () => this.#report(copy));
   }
 
   override drained(): void {
@@ -280,12 +278,12 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.choose();
   }
 
-  /** `start`: behind its node, if that is its first field. */
-  *#report(bytes: Buffer, start: number): InTurns<void> {
+  *#report(bytes: Buffer): InTurns<void> {
     this.isReading = true;
     try {
       const isFirst = this.client === undefined;
-      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
+      const { node, end } = nodeOf(bytes);
+      if (this.#identify(node)) yield* this.#add(bytes, end, isFirst);
     } catch (thrown) {
       const cause = errorMessage(thrown);
       this.failFor(
@@ -363,7 +361,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     let left = 0;
     try {
       for (const reading of readings) yield* reading.read(bytes, start);
-      for (const reading of readings) left = Math.max(left, yield* reading.apply());
+      for (const reading of readings) left = Math.max(left, reading.apply());
     } finally {
       for (const reading of readings) reading.close();
     }

@@ -1,5 +1,5 @@
 import type { Clock } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import { countIn, getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import { addCounts, type Counts, type ReadCluster } from './reading.ts';
 import type { Payer } from './rows.ts';
@@ -15,24 +15,35 @@ export interface ReportingClass {
 const windowMs = 30_000;
 /** Rows that one process keeps for one window; a peer may make half of them. Reports of others count in sums only. */
 const mostRows = 20_000;
-/** A place of an account. */
-const rowPlace = 'load shown';
-
-/** A row costs about so much beside its name. */
-const rowBytes = 200;
 /** Longer names are in sums only. Bytes. */
 const longestName = 1024;
 
-type Row = Counts & { readonly payer: Payer };
+type Peer = Pick<Payer, 'exempt'>;
 
 class Window {
   readonly since: number;
-  /** By class and cluster. */
-  readonly classes = new Map<string, { readonly of: ReportingClass; readonly rows: Map<string, Row> }>();
-  size = 0;
+  readonly classes = new Map<
+    string,
+    { readonly of: ReportingClass; readonly byCluster: Map<string, Counts> }
+  >();
+  #size = 0;
+  /** How many each peer has made. */
+  readonly #made = new Map<Peer, number>();
 
   constructor(since: number) {
     this.since = since;
+  }
+
+  /** Undefined: there is no room for it. */
+  row(of: ReportingClass, peer: Peer, cluster: string): Counts | undefined {
+    const known = this.classes.get(of.id)?.byCluster.get(cluster);
+    if (known !== undefined) return known;
+    const isFull = !peer.exempt && (this.#made.get(peer) ?? 0) >= mostRows / 2;
+    if (isFull || this.#size >= mostRows || cluster.length > longestName) return undefined;
+    this.#size++;
+    countIn(this.#made, peer, 1);
+    const { byCluster } = getOrMake(this.classes, of.id, () => ({ of, byCluster: new Map() }));
+    return getOrMake(byCluster, cluster, () => ({ success: 0, error: 0, dropped: 0 }));
   }
 }
 
@@ -48,14 +59,11 @@ export class LoadView {
   }
 
   /** What a report says of clusters. */
-  add(of: ReportingClass, payer: Payer, clusters: readonly ReadCluster[]): void {
+  add(of: ReportingClass, peer: Peer, clusters: readonly ReadCluster[]): void {
     const window = this.#windowAt(this.#clock.monotonic());
-    let known = window.classes.get(of.id);
     for (const one of clusters) {
-      const row = known?.rows.get(one.name) ?? made(window, of, payer, one.name);
-      if (row === undefined) continue;
-      known ??= window.classes.get(of.id);
-      addCounts(row, one);
+      const row = window.row(of, peer, one.name);
+      if (row !== undefined) addCounts(row, one);
     }
   }
 
@@ -66,8 +74,8 @@ export class LoadView {
     const windows = this.#last === undefined ? [current] : [this.#last, current];
     const shown = new Map<string, Counts & { readonly cluster: string; readonly of: ReportingClass }>();
     for (const { classes } of windows)
-      for (const { of, rows } of classes.values())
-        for (const [cluster, row] of rows) {
+      for (const { of, byCluster } of classes.values())
+        for (const [cluster, row] of byCluster) {
           const key = JSON.stringify([of.id, cluster]);
           const sum = getOrMake(shown, key, () => ({ cluster, of, success: 0, error: 0, dropped: 0 }));
           addCounts(sum, row);
@@ -75,39 +83,11 @@ export class LoadView {
     return { loads: [...shown.values()], seconds: (now - (windows[0] ?? current).since) / 1000 };
   }
 
-  /** Where nobody reports any more, and nobody looks, what was reported would be paid for as long. */
-  forgetOld(): void {
-    this.#windowAt(this.#clock.monotonic());
-  }
-
   #windowAt(now: number): Window {
-    if (now < this.#current.since + windowMs) return this.#current;
-    if (this.#last !== undefined) forget(this.#last);
-    const isNext = now < this.#current.since + 2 * windowMs;
-    if (!isNext) forget(this.#current);
-    this.#last = isNext ? this.#current : undefined;
+    const { since } = this.#current;
+    if (now < since + windowMs) return this.#current;
+    this.#last = now < since + 2 * windowMs ? this.#current : undefined;
     this.#current = new Window(now);
     return this.#current;
   }
-}
-
-/** Undefined: there is no room for it. */
-function made(window: Window, of: ReportingClass, payer: Payer, cluster: string): Row | undefined {
-  if (window.size >= mostRows || (!payer.exempt && payer.count(rowPlace) >= mostRows / 2)) return undefined;
-  if (cluster.length > longestName || payer.hold(rowBytes + cluster.length) !== undefined) return undefined;
-  const own = getOrMake(window.classes, of.id, () => ({ of, rows: new Map<string, Row>() }));
-  const row: Row = { success: 0, error: 0, dropped: 0, payer };
-  payer.enter(rowPlace);
-  window.size++;
-  own.rows.set(cluster, row);
-  return row;
-}
-
-/** Nobody pays for its rows any more. */
-function forget({ classes }: Window): void {
-  for (const { rows } of classes.values())
-    for (const [cluster, { payer }] of rows) {
-      payer.leave(rowPlace);
-      payer.hold(-rowBytes - cluster.length);
-    }
 }

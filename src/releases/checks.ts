@@ -109,7 +109,7 @@ export class Checks implements VerdictSource {
   /** Asks one now. What it says is not counted. The error: there is no such check. */
   async askNow(name: string): Promise<Result<CheckAnswer>> {
     const check = this.#checks.find(({ settings }) => settings.name === name);
-    if (check !== undefined) return ok(await check.askNow());
+    if (check !== undefined) return ok(await askCheck(check.settings, this.#options));
     const names = this.#checks.map(({ settings }) => settings.name);
     return fail(names.length === 0 ? 'rollout.checks has no checks' : unknownWord('check', name, names));
   }
@@ -127,8 +127,6 @@ class Check {
   /** Answers to an earlier one do not count. */
   #round = 0;
   #timer: Timer | undefined;
-  /** What an operator asks, one at a time. */
-  #asked: Promise<CheckAnswer> | undefined;
 
   constructor(settings: CheckSettings, options: Required<ChecksOptions>) {
     this.settings = settings;
@@ -184,13 +182,6 @@ class Check {
       goodSince: state === 'GOOD' ? Math.max(since, this.#since) : undefined,
       waitsFor: state === 'UNKNOWN' ? `check ${name} is UNKNOWN: ${last.reason}` : '',
     };
-  }
-
-  askNow(): Promise<CheckAnswer> {
-    this.#asked ??= askCheck(this.settings, this.#options).finally(() => {
-      this.#asked = undefined;
-    });
-    return this.#asked;
   }
 
   #ask(round: number): void {

@@ -2,7 +2,7 @@ import type { Side } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { assignmentType, endpointsIn } from '../model/cluster.ts';
-import { areDisjoint, type Constraints, onlyRequired } from '../model/constraints.ts';
+import { areDisjoint, type Constraints } from '../model/constraints.ts';
 import { includes, nameKey } from '../model/holds.ts';
 import { getOrMake, isEqual } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
@@ -55,12 +55,10 @@ export class Guard implements VerdictSource {
   readonly #losing = new Set<string>();
   /** What was found bad, the same values until something of it changes. */
   objections = none;
-  /** Of what these were found, and all that is at fault. While something is held, time changes nothing. */
+  /** Of what these were found, and all that is at fault. Time changes nothing: what is older than a bake only makes it less. */
   #weighed:
     | { readonly waiting: WaitingNames; readonly revision: number; readonly stopped: ReadonlySet<string> }
     | undefined;
-  /** What was said of the size of what waits, which is the same as long as that is. */
-  #sizes = new WeakMap<WaitingNames, readonly Verdict[]>();
 
   constructor(gate: GuardedGate, clock: Clock) {
     this.#gate = gate;
@@ -71,7 +69,6 @@ export class Guard implements VerdictSource {
   configure(settings: GuardSettings | undefined): void {
     this.#settings = settings;
     this.#weighed = undefined;
-    this.#sizes = new WeakMap();
     if (settings === undefined) this.#passed.clear();
   }
 
@@ -110,14 +107,14 @@ export class Guard implements VerdictSource {
     if (this.#weighed?.waiting === waiting && this.#weighed.revision === revision)
       return this.#weighed.stopped;
     const losses = this.#lossObjections([...waiting.names, ...queued], settings.guard);
-    const sizes = getOrMake(this.#sizes, waiting, () => this.#sizeObjections(waiting, settings));
+    const sizes = this.#sizeObjections(waiting, settings);
     const known = this.objections;
     this.objections = [...losses, ...sizes].map(
       (one) => known.find(({ reason, names }) => reason === one.reason && isEqual(names, one.names)) ?? one,
     );
     const [first = new Set<string>(), ...others] = this.objections.map(({ names }) => names);
     const stopped = others.reduce((union, names) => union.union(names), first);
-    this.#weighed = stopped.size === 0 ? undefined : { waiting, revision, stopped };
+    this.#weighed = { waiting, revision, stopped };
     return stopped;
   }
 
@@ -363,7 +360,6 @@ class Variants {
     for (const { variant, holders: all } of this.#largestFirst) {
       const wanted = former.length < mostFormer ? asked : left;
       if (wanted.size === 0) break;
-      if (haveOtherPairs(variant.constraints, constraints)) continue;
       const both = all.filter(({ key }) => wanted.has(key));
       if (both.length === 0 || areDisjoint(variant.constraints.expression, constraints.expression)) continue;
       for (const { key } of both) left.delete(key);
@@ -380,12 +376,6 @@ class Variants {
 }
 
 const byEndpoints = (a: HeldVariant, b: HeldVariant): number => countIn(b.variant) - countIn(a.variant);
-
-/** Each requires another value of one parameter. */
-function haveOtherPairs(one: Constraints, other: Constraints): boolean {
-  const [a, b] = [onlyRequired(one), onlyRequired(other)];
-  return a?.key === b?.key && a?.value !== b?.value;
-}
 
 /** Of one session. */
 function lossObjections(

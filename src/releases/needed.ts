@@ -1,5 +1,5 @@
 import { nameKey, type TypedName } from '../model/holds.ts';
-import { countIn } from '../model/maps.ts';
+import { onceFor } from '../model/maps.ts';
 import { type Reference, reference } from '../model/resource.ts';
 import { type Gate, type HeldVariant, isLacking, type PendingName } from '../model/rollout.ts';
 import { typeInfo } from '../model/types.ts';
@@ -13,25 +13,25 @@ export class Needed {
   readonly #gate: Gate;
   /** By `nameKey`: of what was pending then. */
   #needed: ReadonlySet<string> = new Set();
-  /** What is kept as it is, and what it refers to. */
-  readonly #kept: Kept;
-  /** The same of what is needed by that. */
-  #more: ReadonlySet<Reference> = new Set();
+  /** What is kept as it is refers to these, and what is needed by that. */
+  #references: ReadonlySet<Reference> = new Set();
+  /** As either side has it. A name whose content is another is another object: of thousands few change at a time. */
+  readonly #referencesOf = onceFor(({ type, name }: PendingName) =>
+    referencesIn((['released', 'canary'] as const).flatMap((side) => this.#gate.contentOf(type, name, side))),
+  );
   #pending: readonly PendingName[] | undefined;
-  /** Canaries have lost something that those need who have left: it comes back with them. */
+  /** Canaries have lost something that those may need who have left: it comes back with them. */
   dependsOnClients = false;
 
   constructor(gate: Gate) {
     this.#gate = gate;
-    this.#kept = new Kept(gate);
   }
 
   readonly has = ({ type, name }: TypedName): boolean => this.#needed.has(nameKey(type, name));
 
   /** Whether it would be needed if upstream removed it. */
   mayBe({ type, name }: TypedName): boolean {
-    const one = reference(typeInfo(type).short, name);
-    return this.#kept.references.has(one) || this.#more.has(one);
+    return this.#references.has(reference(typeInfo(type).short, name));
   }
 
   /** `isJudged`: there is a rollout. `queues`: something else is queued, which stays so. */
@@ -42,10 +42,11 @@ export class Needed {
     const { kept = [], rest = [] } = isJudged
       ? Object.groupBy(gate.pending, (one) => (isKept(one) ? 'kept' : 'rest'))
       : {};
-    this.#kept.look(kept);
-    const { needed, more } = neededIn(gate, this.#kept.references, kept.length === 0 ? [] : rest);
+    const references = new Set<Reference>();
+    for (const one of kept) for (const other of this.#referencesOf(one)) references.add(other);
+    const { needed, more } = neededIn(gate, references, kept.length === 0 ? [] : rest);
     this.#needed = needed;
-    this.#more = more;
+    this.#references = references.union(more);
     const missed = this.#missed(kept, rest);
     const isWrong = (one: PendingName): boolean =>
       needed.has(one.key) ? isSeenRemoved(gate, one) || missed.has(one.key) : one.queued && !queues;
@@ -63,59 +64,14 @@ export class Needed {
     const lost = rest.filter((one) => this.#needed.has(one.key) && hasLost(gate, one, 'canary'));
     const shown =
       lost.length === 0 ? [] : kept.flatMap((one) => gate.contentOf(one.type, one.name, 'canary'));
-    const neededBy = (content: readonly HeldVariant[]): ReadonlySet<string> =>
-      neededIn(gate, referencesIn(content), rest).needed.intersection(keysOf(lost));
-    const byAll = neededBy(shown);
-    const missed = byAll.size === 0 ? byAll : neededBy(shown.filter(({ variant }) => gate.isSeen(variant)));
-    this.dependsOnClients = missed.size < byAll.size;
-    return missed;
+    const seen = shown.filter(({ variant }) => gate.isSeen(variant));
+    this.dependsOnClients = seen.length < shown.length;
+    return neededIn(gate, referencesIn(seen), rest).needed.intersection(keysOf(lost));
   }
 
   /** Whether something is judged is another now. */
   reload(): void {
     this.#pending = undefined;
-  }
-}
-
-/** What the names that are discarded or frozen refer to, as either side has them. Of thousands few change at a time. */
-class Kept {
-  readonly #gate: Contents;
-  /** By `nameKey`. */
-  readonly #of = new Map<
-    string,
-    { readonly name: PendingName; readonly references: ReadonlySet<Reference> }
-  >();
-  /** How many of them refer to each. */
-  readonly references = new Map<Reference, number>();
-
-  constructor(gate: Contents) {
-    this.#gate = gate;
-  }
-
-  /** A name whose content is another is another object. */
-  look(names: readonly PendingName[]): void {
-    for (const name of names) {
-      const known = this.#of.get(name.key);
-      if (known?.name === name) continue;
-      if (known !== undefined) this.#count(known.references, -1);
-      const sides = (['released', 'canary'] as const).flatMap((side) =>
-        this.#gate.contentOf(name.type, name.name, side),
-      );
-      const references = referencesIn(sides);
-      this.#of.set(name.key, { name, references });
-      this.#count(references, 1);
-    }
-    if (this.#of.size === names.length) return;
-    const keys = keysOf(names);
-    for (const [key, { references }] of this.#of) {
-      if (keys.has(key)) continue;
-      this.#of.delete(key);
-      this.#count(references, -1);
-    }
-  }
-
-  #count(references: ReadonlySet<Reference>, more: number): void {
-    for (const one of references) countIn(this.references, one, more);
   }
 }
 

@@ -210,6 +210,9 @@ function isDrop(
   let expected = requestRate(others) * canaries.seconds;
   // The first report of a client may be of the time before it had anything to do.
   const said = clients.canaries.filter(({ usual }) => usual.heard > 1);
+  // One or two others do not show how much clients differ, and nobody knows what was usual: then only none at all says something.
+  const isUnknown = said.length === 0 && clients.others.length < fewest;
+  if (isUnknown && canaries.requests > 0) return false;
   const differing = differenceOf(clients, said.length / Math.max(1, clients.canaries.length));
   const usually = burstsOfReports([...clients.canaries, ...clients.others]);
   // Relative to the expected number.

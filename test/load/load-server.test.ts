@@ -495,19 +495,6 @@ describe('what a client is told', () => {
   });
 });
 
-describe('what operators are shown of load', () => {
-  it('is paid for while it is shown, also if nobody reports or looks any more', () => {
-    const { clock, stream } = setUp({ id: 'one', parameters: NO_PARAMETERS });
-    const { account } = stream.peer;
-    stream.send(small);
-    stream.handler?.closed();
-    clock.advance(5000);
-    expect(account.held).to.be.above(0);
-    clock.advance(60_000);
-    expect([account.held, account.count('load shown')]).to.deep.equal([0, 0]);
-  });
-});
-
 describe('a large load report, read in turns', () => {
   it('counts when it is read, and nothing else of its client is read before', () => {
     const { clock, plane, stream } = setUp();

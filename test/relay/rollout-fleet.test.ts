@@ -163,6 +163,35 @@ describe('the clients as a rollout sees them', () => {
     fleet.stop();
   });
 
+  it('one that waits only for a name that does not wait itself has accepted what waits', () => {
+    const waiting = new Map([[rds, new Set([resourceName('a')])]]);
+    const lab = new InMemoryRelay({
+      access: () => ALLOW_ALL.ofCanaries,
+      touched: (stream) => fleet.touched(stream),
+      published: (commit) => fleet.committed(commit),
+    });
+    const fleet = new RelayFleet(lab.relay, lab.clock, () => {});
+    lab.relay.gate.gatedTypes(new Set([rds]));
+    const client = lab.delta();
+    client.send('rds', {
+      node: node(),
+      resourceNamesSubscribe: ['a', 'unanswered'],
+      initialResourceVersions: { unanswered: '1' },
+    });
+    // Upstream says nothing of the other name.
+    const says = (content: string): void =>
+      lab.says({ type: rds, puts: [put(rds, 'a', content)], resolved: [] });
+    const answers = (): void => client.send('rds', { responseNonce: client.received().at(-1)?.nonce ?? '' });
+    const heard = () => fleet.survey(waiting).canaries.map(({ standing }) => standing.kind);
+    says('1');
+    answers();
+    says('2');
+    expect(heard()).to.deep.equal(['waiting']);
+    answers();
+    expect(heard()).to.deep.equal(['accepted']);
+    fleet.stop();
+  });
+
   const rows: readonly {
     readonly rule: string;
     readonly does: (canary: Canary) => void;

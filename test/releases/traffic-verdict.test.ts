@@ -48,7 +48,13 @@ describe('a change judged by traffic', () => {
     ['99 requests', [tally(99, 99)], [tally(190, 0)], 'UNKNOWN'],
     ['99 requests at the others', [tally(1000, 900)], [tally(99, 0)], 'UNKNOWN'],
     ['half as many requests: the bound', [tally(500)], [tally(1000)], 'GOOD'],
-    ['fewer than half', [tally(400)], [tally(1000)], 'BAD'],
+    [
+      'fewer than half of clients that have just come, against one other',
+      [tally(400)],
+      [tally(1000)],
+      'GOOD',
+    ],
+    ['fewer than half, against three', [tally(400)], [tally(1000), tally(1000), tally(1000)], 'BAD'],
     ['none at all', [tally(0)], [tally(100)], 'BAD'],
     ['none at all where 8 are expected', [tally(0, 0, 0.8)], [tally(100)], 'BAD'],
     ['none at all where 6 are expected may be chance', [tally(0, 0, 0.6)], [tally(100)], 'UNKNOWN'],
@@ -147,6 +153,8 @@ describe('a change judged by traffic', () => {
     expect(state(tally(0), tally(0, 0, 100))).to.equal('UNKNOWN');
     // It has just come: nobody knows what is usual for it.
     expect(state(tally(0), tally(0, 0, 10))).to.equal('BAD');
+    expect(state(tally(4000, 40), tally(6000, 60, 60))).to.equal('GOOD');
+    expect(state(tally(400, 4), tally(20_000, 200, 20))).to.equal('BAD');
   });
 
   it('with a relay among them, who had how many requests before is known, or fewer are not looked for', () => {
@@ -235,23 +243,15 @@ describe('a change judged by traffic', () => {
       expect(alarms).to.be.below(10);
     });
 
-    it('nor are good changes whose first clients have just come, where clients have requests at any rate', () => {
-      const random = new Random(1);
-      const newcomer = () => {
-        const rate = 100 * Math.exp(random.normal());
-        const said = Array.from({ length: random.below(6) }, () => reported(random.poisson(rate), 0, 10));
-        return { rate, usual: sumOf(said), counted: sumOf([]), origin: itsOwn };
-      };
-      let alarms = 0;
-      for (let change = 0; change < 1000; change++) {
-        const clients = { canaries: [newcomer()], others: Array.from({ length: 9 }, newcomer) };
-        for (let report = 0; report < 10; report++)
-          for (const { counted, rate } of [...clients.canaries, ...clients.others])
-            addTo(counted, reported(random.poisson(rate), 0, 10), 1);
-        if (compareTraffic(clients, bounds, 1).state === 'BAD') alarms++;
-      }
-      expect(alarms).to.be.below(2);
-    });
+    for (const others of [1, 2, 9])
+      it(`nor are good changes whose first clients have just come, where ${others} others have requests at any rate`, () => {
+        expect(newcomersFoundBad(others, 1)).to.be.below(2);
+      });
+
+    for (const others of [1, 2])
+      it(`after which no request comes at clients that have just come, against ${others}: found in 985 of 1,000`, () => {
+        expect(newcomersFoundBad(others, 0)).to.be.at.least(985);
+      });
 
     it('a change after which 7 points more fail is found in 990 of 1,000', () => {
       expect(found(0.07, 1)).to.be.at.least(990);
@@ -298,6 +298,30 @@ describe('a change judged by traffic', () => {
     }
   });
 });
+
+/** Of 1,000 changes after which a client that has just come has so large a part of its requests. */
+function newcomersFoundBad(others: number, part: number): number {
+  const random = new Random(1);
+  const newcomer = () => {
+    const rate = 100 * Math.exp(random.normal());
+    const said = Array.from({ length: random.below(6) }, () => reported(random.poisson(rate), 0, 10));
+    return { rate, usual: sumOf(said), counted: sumOf([]), origin: itsOwn };
+  };
+  const report = ({ counted, rate }: ReturnType<typeof newcomer>, of: number): void =>
+    addTo(counted, reported(random.poisson(rate * of), 0, 10), 1);
+  let found = 0;
+  for (let change = 0; change < 1000; change++) {
+    const canary = newcomer();
+    const clients = { canaries: [canary], others: Array.from({ length: others }, newcomer) };
+    const isBad = (): boolean => {
+      report(canary, part);
+      for (const one of clients.others) report(one, 1);
+      return compareTraffic(clients, bounds, 1).state === 'BAD';
+    };
+    if (Array.from({ length: 10 }).some(isBad)) found++;
+  }
+  return found;
+}
 
 const intervalSeconds = 10;
 /** Those of a bake of half a minute that count, and some more: waves may take longer. */
