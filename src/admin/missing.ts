@@ -23,7 +23,7 @@ import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
-import { missingSentence, missingText, nearestText } from '../observe/missing-text.ts';
+import { missingText, nearestText } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { History } from '../releases/history.ts';
 import { missingOf } from './client-list.ts';
@@ -346,7 +346,7 @@ export async function explainMissing(
       elsewhere: elsewhere.exists,
       otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
     };
-    missing.push({ ...said, sentence: missingSentence(said) });
+    missing.push(said);
   }
   const others = answer.problems.filter((problem) => !isMissing(problem));
   return { ...answer, problems: [...others, ...missing.toSorted(byElsewhere)] };

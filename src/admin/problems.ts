@@ -33,8 +33,11 @@ import {
 } from './problem-parts.ts';
 import type { PageFacts, Plain } from './service.ts';
 
-/** What Status says beside its problems. */
-export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;
+/** What Status says beside its problems and what clients reject. */
+export type KnownStatus = Omit<
+  Plain<StatusResponse>,
+  'problems' | 'moreProblems' | 'nacks' | 'rejectingClients'
+>;
 
 interface ProblemFacts {
   readonly status: KnownStatus;

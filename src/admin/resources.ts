@@ -4,7 +4,6 @@ import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListedClient } from '../downstream/services.ts';
 import {
   type GetResourceResponseSchema,
-  type NackStatus,
   ResourceSummarySchema,
   type ResourceVariant,
   ResourceVariantSchema,
@@ -85,7 +84,7 @@ const versionsOf = ({ type, version, deltaVersion }: Pick<Variant, 'type' | 'ver
 /** Of what a client has rejected, where that is one variant. */
 export function rejectedVersions({
   variant,
-}: Rejection): Pick<Plain<NackStatus>, 'content' | 'controlPlaneVersion'> {
+}: Rejection): Pick<Plain<ClassProblem>, 'content' | 'controlPlaneVersion'> {
   if (variant === undefined) return {};
   const { content, version } = versionsOf(variant);
   return {

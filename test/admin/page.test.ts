@@ -2,7 +2,6 @@ import { createHash } from 'node:crypto';
 import { create } from '@bufbuild/protobuf';
 import { expect } from 'chai';
 import { escaped, fallback, shell } from '../../src/admin/page/page.ts';
-import type { KnownStatus } from '../../src/admin/problems.ts';
 import {
   ListClientsResponseSchema,
   StatusResponseSchema,
@@ -12,7 +11,7 @@ import { sampleClient, statusWith } from '../support/inspector.ts';
 
 const now = Date.parse('2026-01-01T00:10:00Z');
 
-function page(status: Partial<KnownStatus> = {}, total = 1) {
+function page(status: Parameters<typeof statusWith>[0] = {}, total = 1) {
   const shown = create(StatusResponseSchema, statusWith(status));
   const clients = create(ListClientsResponseSchema, { clients: [sampleClient], total, matching: total });
   const model = JSON.stringify({ relay: { nodeId: '</script><script>alert(2)</script>' } });

@@ -40,7 +40,6 @@ const rejection: Plain<ClassProblem> = {
   elsewhere: false,
   otherClasses: 0,
   nearest: '',
-  sentence: '',
 };
 const late = { ...rejection, kind: 'LATE', name: '', error: '', version: '', what: '', clients: 1 };
 const missing = { ...rejection, kind: 'MISSING', error: '', version: '', clients: 60, elsewhere: true };

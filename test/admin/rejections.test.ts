@@ -50,14 +50,12 @@ async function turnsUntil(answer: Promise<unknown>): Promise<number> {
   return turns;
 }
 
-describe('rejections in the status', () => {
+describe('rejections of clients', () => {
   it('are looked at in slices, however many one stream has', async () => {
     const { lab, clients, rejects } = setUp();
     const names = namesOf(3000);
     lab.full('eds', Object.fromEntries(names.map((name) => [name, '1'])));
     rejects(names);
-    const turns = await turnsUntil(Promise.resolve(clients.status()));
-    expect(turns).to.be.above(2);
     const survey = fleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
     expect(await turnsUntil(survey())).to.be.above(2);
   });
@@ -71,19 +69,5 @@ describe('rejections in the status', () => {
     const counted = waveClients(streams, waveOf, new Pace(systemClock));
     expect(await turnsUntil(counted)).to.be.above(2);
     expect((await counted)[0]).to.include({ clients: 50, accepted: 50 });
-  });
-
-  it('the newest are listed, each with how many clients have it', async () => {
-    const { lab, clients, rejects } = setUp();
-    const names = namesOf(2500);
-    lab.full('eds', Object.fromEntries([...names, 'late'].map((name) => [name, '1'])));
-    rejects(names);
-    lab.clock.advance(1000);
-    rejects(['late']);
-    rejects(['late']);
-    const { nacks, rejectingClients } = await clients.status();
-    expect(rejectingClients).to.equal(3);
-    expect(nacks).to.have.length(100);
-    expect(nacks[0]).to.include({ name: 'late', clients: 2 });
   });
 });
