@@ -165,30 +165,20 @@ export function inspectDelivery(
     const all = staleness.stale;
     // Nearly always.
     if (all.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names, new Set(all.map(({ name }) => name)));
+    const serving = servingUpstreams(relay, type, names);
     return all.filter(({ name }) => serving.has(name));
   }
 }
 
-/** Those of these upstreams that what clients ask for comes from. */
-function servingUpstreams(
-  relay: Relay,
-  type: TypeUrl | undefined,
-  names: ReadonlySet<string>,
-  among: ReadonlySet<string>,
-): ReadonlySet<string> {
-  const serving = new Set<string>();
-  const add = (of: TypeUrl, selector: string): void => {
-    const upstream = relay.servedBy(of, selector);
-    if (upstream !== undefined && among.has(upstream)) serving.add(upstream);
-  };
-  if (type !== undefined) for (const name of names) add(type, name);
+/** Those that what clients ask for comes from. */
+function servingUpstreams(relay: Relay, type: TypeUrl | undefined, names: ReadonlySet<string>) {
+  const serving = new Set<string | undefined>();
+  if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
   if (type !== undefined && names.size > 0) return serving;
   for (const { type: of, selector } of relay.views.interests.all()) {
     if (type !== undefined && of !== type) continue;
     if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
-    add(of, selector);
-    if (serving.size === among.size) break;
+    serving.add(relay.servedBy(of, selector));
   }
   return serving;
 }

@@ -231,10 +231,8 @@ function removalsHeld({ status, facts }: ProblemFacts): Problems {
     heldRemovals.map(({ type, count, since }) => {
       const hold = facts.controlPlanes.get(name)?.maxRemovalHoldMs;
       const are = count === 1 ? 'is' : 'are';
-      const short = `${counted(count, 'removal')} of ${shorten(type, 80)} ${are} held back`;
       return problem('removals_held', [name, type], {
         title: `${counted(count, 'removal')} of ${shorten(type, 80)} from ${shorten(name, 60)} ${are} held back`,
-        short,
         since,
         until: hold === undefined ? '' : timeAfter(since, hold),
         commands: [command('distributary release', '--upstream', name, '--type', type, '--reason', '…')],
@@ -254,8 +252,7 @@ function* changesLate({ facts: { recent } }: ProblemFacts): Problems {
   const title = `${share}% of the changes in the last ${minutes} minutes were late or rejected`;
   const detail = `${late.toLocaleString('en')} acknowledged after more than 1 s and ${rejected.toLocaleString('en')} rejected, of ${all.toLocaleString('en')}`;
   const severity = failed < bounds.late.critical * all ? 'warning' : 'critical';
-  const short = `${share}% of changes are late or rejected`;
-  yield problem('changes_late', [], { severity, title, short, detail });
+  yield problem('changes_late', [], { severity, title, detail });
 }
 
 function* workersRestart({ status, facts: { recent } }: ProblemFacts): Problems {
@@ -263,8 +260,7 @@ function* workersRestart({ status, facts: { recent } }: ProblemFacts): Problems 
   const ended = status.workers.find(({ lastError }) => lastError !== '');
   const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times in the last hour`;
   const detail = ended === undefined ? '' : `worker ${ended.number}: ${errorText(ended.lastError, 300)}`;
-  const short = 'workers exit and are restarted';
-  yield problem('workers_restart', [], { title, short, detail });
+  yield problem('workers_restart', [], { title, detail });
 }
 
 /** One file is one cause, whoever uses it: often a relay has one certificate for everything. */
@@ -352,15 +348,15 @@ export const diskText: ReadonlyMap<string, string> = new Map([
 
 const diskFailures = {
   cache: {
-    short: 'the cache cannot be written to disk',
+    title: 'The cache cannot be written to disk',
     effect: 'clients are still served, but a restart would begin with old data',
   },
   rollout: {
-    short: 'the file rollout.json cannot be written to disk',
+    title: 'The file rollout.json cannot be written to disk',
     effect: 'clients are still served, but a restart would forget what is frozen, discarded or found bad',
   },
   unread: {
-    short: 'the file rollout.json could not be read',
+    title: 'The file rollout.json could not be read',
     effect:
       'freezes, discards and held changes of before the start may be lost: look whether they are in force',
   },
@@ -371,16 +367,14 @@ function* disk({ facts, now }: ProblemFacts): Problems {
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
   for (const { what, reason, since } of failing) {
-    const { short, effect } = diskFailures[what];
-    const title = short.charAt(0).toUpperCase() + short.slice(1);
+    const { title, effect } = diskFailures[what];
     const detail = `${diskText.get(reason) ?? reason}; ${effect}`;
-    yield problem('disk_fails', [what], { title, short, detail, since: timestamp(since), commands });
+    yield problem('disk_fails', [what], { title, detail, since: timestamp(since), commands });
   }
   if (failing.length === 0 && lagSeconds > bounds.diskLagSeconds) {
     const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
     const since = timestamp(now - lagSeconds * 1000);
-    const short = 'the disk is too slow';
-    yield problem('disk_late', [], { title, short, since, commands });
+    yield problem('disk_late', [], { title, since, commands });
   }
 }
 
@@ -394,19 +388,16 @@ function* turnedAway({ facts: { recent } }: ProblemFacts): Problems {
   if (away.length > 0)
     yield problem('clients_turned_away', [], {
       title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
-      short: 'limits refuse clients',
       detail: byReason(away),
     });
   if (refused.length > 0)
     yield problem('clients_refused', [], {
       title: `Clients were not accepted ${counted(total(refused), 'time')} in the last ${recent.minutes} minutes`,
-      short: 'clients are not accepted',
       detail: byReason(refused),
     });
   if (stalled.length > 0)
     yield problem('clients_stall', [], {
       title: `${counted(total(stalled), 'stream')} ended in the last ${recent.minutes} minutes because clients did not read`,
-      short: 'clients do not read',
     });
 }
 
@@ -429,7 +420,6 @@ function heavyPeers({ status, facts }: ProblemFacts): Problems {
     .map(({ key, connections, streams: open, heldBytes }) =>
       problem('peer_heavy', [key], {
         title: `${shorten(key, 200)} is throttled: it asks for more than its share of work`,
-        short: 'a peer asks for more than its share of work',
         detail: `${counted(connections, 'connection')}, ${counted(open, 'stream')}, ${formatBytes(Number(heldBytes))} held for it alone`,
       }),
     );
@@ -438,7 +428,7 @@ function heavyPeers({ status, facts }: ProblemFacts): Problems {
 function* busy({ facts: { recent } }: ProblemFacts): Problems {
   if (recent.lagMs <= bounds.lagMs) return;
   const title = `A process of the relay is busy: events wait for ${(recent.lagMs / 1000).toFixed(1)} s`;
-  yield problem('busy', [], { title, short: 'the relay is busy' });
+  yield problem('busy', [], { title });
 }
 
 function ambiguous({ status }: ProblemFacts): Problems {
@@ -469,7 +459,6 @@ function* frozen({ status: { rollout } }: ProblemFacts): Problems {
     const scopes = causes.size === 1 ? [[]] : own.map(({ type }) => scopeFlags(type, upstream));
     yield problem('frozen', [key], {
       title: `Frozen: ${what}`,
-      short: `${what} ${types.length === 1 ? 'is' : 'are'} frozen`,
       detail: `${shorten(reason, 300)}; by ${shorten(operator, 200)}`,
       since: own.map(({ since }) => since).toSorted()[0] ?? '',
       commands: scopes.map((flags) => command('distributary unfreeze', ...flags, '--reason', '…')),
@@ -490,7 +479,6 @@ function* discarded({ facts }: ProblemFacts): Problems {
   const until = 'over when the upstream sends something else';
   yield problem('discarded', [], {
     title: 'A discarded change is still what the upstream sends',
-    short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
     detail: [what, why, until].filter((part) => part !== '').join('; '),
     commands: ['distributary diff --pending'],
     upstream: upstreams.length === 1 ? upstream : '',
@@ -502,7 +490,6 @@ function warnings({ status }: ProblemFacts): Problems {
   return status.warnings.map((warning) =>
     problem('configuration_dangerous', [warning], {
       title: 'The configuration is accepted with a warning',
-      short: 'the configuration has a warning',
       detail: shorten(warning, 400),
     }),
   );
@@ -547,7 +534,6 @@ function rejections({ classes }: ProblemFacts): Problems {
     return problem('clients_reject', [key], {
       ...concerned,
       title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
-      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : ` ${shorten(what, 60)}`}`,
       detail: `${errorText(error, 300)}${version}`,
       commands: [
         name === '' ? '' : command('distributary history', '--type', type, '--name', name),
@@ -575,7 +561,6 @@ function silent({ classes }: ProblemFacts): Problems {
     return problem('clients_silent', [type], {
       ...concerned,
       title: `${whoText(concerned)} ${have} not acknowledged ${shorten(type, 80)}`,
-      short: `${counted(clients, 'client')} ${have} not acknowledged ${shorten(type, 80)}`,
       commands: [command('distributary clients', '--type', type, '--state', 'STALE')],
       type,
     });
@@ -615,7 +600,6 @@ function missing({ classes }: ProblemFacts): Problems {
       ...concerned,
       severity: first.elsewhere ? 'warning' : 'info',
       title: `${whoText(concerned)} ${get} no ${shorten(type, 80)} ${all}${why}`,
-      short: `${counted(clients, 'client')} ${get} no ${shorten(type, 40)} ${listed[0] ?? ''}${names.length > 1 ? ' …' : ''}`,
       commands: [
         first.name === WILDCARD || isGlob(first.name)
           ? command('distributary resources', '--type', type, ...globFlags(first.name))

@@ -25,10 +25,10 @@ export const status = relayCommand({
       const { clients, pollingClients, problems, moreProblems } = response;
       if (!check) return answer(response, (view) => statusText(response, Date.now(), view));
       const { word, code } = checked[worstOf(problems)];
-      // An alert is read where nobody can ask for more: it says which clients, and why.
-      const whole = problems.map(({ severity, title, short, classes, since: from, detail }) => ({
+      // An alert is read where nobody can ask for more: it says why.
+      const whole = problems.map(({ severity, short, since: from, detail }) => ({
         severity,
-        short: classes.length > 0 ? title : short,
+        short,
         since: from,
         why: errorLine(detail, longestReason),
       }));
