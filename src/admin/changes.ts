@@ -76,21 +76,20 @@ export function inspectChanges(inspected: InspectedProcess) {
     history({ type, name, limit, before }) {
       const only = optionalType(type);
       const named = name === '' ? undefined : canonicalGiven(name, only);
-      const most = limit === 0 ? Infinity : limit;
-      const all = [...history.changes()].toReversed();
-      const made: number[] = [];
+      const found = [...history.changes()]
+        .toReversed()
+        .filter(({ type: of }) => only === undefined || of === only)
+        .filter(({ revision }) => before === 0 || revision < before)
+        .filter(({ names }) => named === undefined || names.some((one) => one.name === named))
+        .slice(0, limit === 0 ? undefined : limit);
       const report = rollout.report();
       const judged = new Map(report.pending.map((one) => [one.key, history.judgedRevision(one)]));
-      const rows = Iterator.from(all).map((change) => {
-        if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
-        if (only !== undefined && change.type !== only) return undefined;
-        if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
-        made.push(change.revision);
-        return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
-      });
+      const rows = Iterator.from(found).map((change) =>
+        create(ChangeSchema, changeMessage(change, waitingState(change, report, judged))),
+      );
       return new Listed({}, { field: 'changes', rows }, (written, more) => ({
         revision: history.lastRevision,
-        nextBefore: more ? (made[written - 1] ?? 0) : 0,
+        nextBefore: more ? (found[written - 1]?.revision ?? 0) : 0,
       }));
     },
     /** NOT_FOUND: no such revision; FAILED_PRECONDITION: of these names it was discarded. No names: of any. */

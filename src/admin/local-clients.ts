@@ -1,6 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
-import type { TapFilter, Tapped } from '../downstream/taps.ts';
+import type { Tapped } from '../downstream/taps.ts';
 import {
   type AccountStatus,
   type ClientTypeState,
@@ -298,8 +298,8 @@ function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatu
 /** Each costs something for every message. */
 const maxTaps = 16;
 
-/** The messages of the streams that end in this process, as they pass. */
-function tapMessages(
+/** The messages of the streams that end in this process, as they pass: in slices, who reads along must not hold up updates. */
+async function* tapMessages(
   relay: Relay,
   { client, type }: Request<'tap'>,
   signal: AbortSignal,
@@ -309,13 +309,7 @@ function tapMessages(
     const message = `${maxTaps} taps are open, the maximum: end one of them`;
     throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
   }
-  const filter = { client: client === '' ? undefined : client, type: optionalType(type) };
-  return messages(relay, filter, signal);
-}
-
-/** In slices: who reads along must not hold up updates. */
-async function* messages(relay: Relay, filter: TapFilter, signal: AbortSignal): AsyncIterable<TapMessage> {
-  const tap = relay.taps.open(filter);
+  const tap = relay.taps.open({ client: client === '' ? undefined : client, type: optionalType(type) });
   const close = (): void => tap.close();
   signal.addEventListener('abort', close);
   try {

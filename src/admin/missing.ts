@@ -311,8 +311,7 @@ export async function explainMissing(
   answer: Plain<ListClassesResponse>,
   pace: Pace,
 ): Promise<Plain<ListClassesResponse>> {
-  const known = new Map<string, Elsewhere>();
-  const samples = new Map<string, Sample>();
+  const known = new Map<string, Sample & Elsewhere>();
   const missing: Plain<ClassProblem>[] = [];
   const isMissing = ({ kind }: Plain<ClassProblem>): boolean => kind === 'MISSING';
   for (const problem of answer.problems.filter(isMissing)) {
@@ -320,18 +319,20 @@ export async function explainMissing(
     const type = typeByName(problem.type) ?? typeUrl(problem.type);
     const key = `${problem.type} ${problem.name}`;
     const selector = canonicalOf(type, problem.name);
-    const elsewhere = known.get(key) ?? (await whoHas(relay, type, selector, answer, pace));
-    known.set(key, elsewhere);
+    const found = known.get(key) ?? {
+      ...(await whoHas(relay, type, selector, answer, pace)),
+      ...sampleOf(relay, type, selector),
+    };
+    known.set(key, found);
     const own = internParameters(Object.entries(problem.parameters));
-    const isThere = getOrMake(elsewhere.looked, own, () => has(relay, type, selector, own));
-    const why = problem.why || whyMissing(relay, type, selector, { isThere, elsewhere: elsewhere.exists });
-    const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
+    const isThere = getOrMake(found.looked, own, () => has(relay, type, selector, own));
+    const why = problem.why || whyMissing(relay, type, selector, { isThere, elsewhere: found.exists });
     const said = {
       ...problem,
       why,
-      nearest: why === noMatch ? nearestOf(sample, selector, own) : '',
-      elsewhere: elsewhere.exists,
-      otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
+      nearest: why === noMatch ? nearestOf(found, selector, own) : '',
+      elsewhere: found.exists,
+      otherClasses: found.sets.size - Number(found.sets.has(own)),
     };
     missing.push(said);
   }

@@ -172,57 +172,44 @@ function* streamsEnd(
 /** A change that waits, and what an operator can type. */
 function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
   if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return;
-  const { pending, types, names, upstream, reason, since, noCanary: waits, queuedHeld } = rollout;
-  const isHeld = rollout.state === 'HELD';
+  const { pending, types, names, upstream, reason, since, noCanary: waits } = rollout;
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
   const canaries = `canaries: ${counted(total, 'stream')}, ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
-  const detail = [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; ');
-  const about = { detail, since, upstream, ...onlyOf(types, names) };
-  const end = endOfWait(since, facts);
-  if (waits) {
-    yield problem('change_held', [], {
-      ...about,
-      until: isHeld ? '' : end,
-      title: `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`,
-      short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
-      commands: [releaseCommand, discardCommand],
-    });
-  } else if (isHeld) yield held(about, queuedHeld);
-  else yield changePending({ ...about, until: end }, rollout, facts);
-}
-
-/** What is typed first must not give to everybody what canaries have found bad, nor decide on another change. */
-function held(about: Partial<Plain<Problem>>, isQueued: boolean): Plain<Problem> {
-  const title = isQueued ? 'A change that nobody has is held' : 'A change is held';
-  const commands = isQueued ? ['distributary diff --pending'] : [discardCommand, releaseCommand];
-  return problem('change_held', [], { ...about, title, commands });
-}
-
-function changePending(
-  about: Partial<Plain<Problem>>,
-  { waves }: Plain<RolloutStatus>,
-  { rollout }: PageFacts,
-): Plain<Problem> {
-  const isManual = rollout?.mode === 'MANUAL';
-  const goOn = waves > 1 ? 'distributary promote --reason "…"' : releaseCommand;
-  return problem('change_pending', [], {
-    ...about,
-    title: `A change waits for ${isManual ? 'an operator' : 'its canaries, checks or traffic'}`,
-    commands: ['distributary diff --pending', ...(isManual ? [goOn] : [])],
+  const isHeld = rollout.state === 'HELD';
+  // With `mode: MANUAL` only an operator ends it.
+  const isManual = facts.rollout?.mode === 'MANUAL';
+  const isTimed = facts.rollout !== undefined && !isManual && !isHeld;
+  const [type = ''] = types;
+  const [name = ''] = names;
+  yield problem(waits || isHeld ? 'change_held' : 'change_pending', [], {
+    ...toldOf(rollout, isManual),
+    detail: [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; '),
+    since,
+    until: isTimed ? timeAfter(since, facts.rollout.maxWaitMs) : '',
+    upstream,
+    // Which resource waits, where it is one type.
+    ...(types.length === 1 ? { type, name } : {}),
   });
 }
 
-/** With `mode: MANUAL` only an operator ends it. */
-function endOfWait(since: string, { rollout }: PageFacts): string {
-  return rollout === undefined || rollout.mode === 'MANUAL' ? '' : timeAfter(since, rollout.maxWaitMs);
-}
-
-/** Which resource waits, where it is one. */
-function onlyOf(types: readonly string[], names: readonly string[]): { type: string; name: string } {
-  const [type = ''] = types;
-  const [name = ''] = names;
-  return { type: types.length === 1 ? type : '', name: types.length === 1 ? name : '' };
+/** What is typed first must not give to everybody what canaries have found bad, nor decide on another change. */
+function toldOf(
+  { state, noCanary: waits, queuedHeld, waves }: Plain<RolloutStatus>,
+  isManual: boolean,
+): Pick<Plain<Problem>, 'title' | 'commands'> & { readonly short?: string } {
+  const pending = 'distributary diff --pending';
+  if (waits) {
+    const why = `${state === 'HELD' ? 'change is held' : 'change waits'}: ${noCanary}`;
+    const short = `a ${why} (run ${releaseCommand})`;
+    return { title: `A ${why}`, short, commands: [releaseCommand, discardCommand] };
+  }
+  if (state === 'HELD' && queuedHeld)
+    return { title: 'A change that nobody has is held', commands: [pending] };
+  if (state === 'HELD') return { title: 'A change is held', commands: [discardCommand, releaseCommand] };
+  if (!isManual) return { title: 'A change waits for its canaries, checks or traffic', commands: [pending] };
+  const goOn = waves > 1 ? 'distributary promote --reason "…"' : releaseCommand;
+  return { title: 'A change waits for an operator', commands: [pending, goOn] };
 }
 
 /** Of gated types the rollout holds them, until somebody decides. */
