@@ -172,44 +172,49 @@ function* streamsEnd(
 /** A change that waits, and what an operator can type. */
 function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
   if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return;
-  const { pending, types, names, upstream, reason, since, noCanary: waits } = rollout;
+  const { pending, types, names, upstream, reason, since, state } = rollout;
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
   const canaries = `canaries: ${counted(total, 'stream')}, ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
-  const isHeld = rollout.state === 'HELD';
   // With `mode: MANUAL` only an operator ends it.
-  const isManual = facts.rollout?.mode === 'MANUAL';
-  const isTimed = facts.rollout !== undefined && !isManual && !isHeld;
+  const isTimed = facts.rollout !== undefined && facts.rollout.mode !== 'MANUAL' && state !== 'HELD';
   const [type = ''] = types;
   const [name = ''] = names;
-  yield problem(waits || isHeld ? 'change_held' : 'change_pending', [], {
-    ...toldOf(rollout, isManual),
+  const about = {
     detail: [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; '),
     since,
     until: isTimed ? timeAfter(since, facts.rollout.maxWaitMs) : '',
     upstream,
-    // Which resource waits, where it is one type.
+    // Which resource waits, where it is of one type.
     ...(types.length === 1 ? { type, name } : {}),
-  });
+  };
+  yield waiting(about, rollout, facts.rollout?.mode === 'MANUAL');
 }
 
 /** What is typed first must not give to everybody what canaries have found bad, nor decide on another change. */
-function toldOf(
+function waiting(
+  about: Partial<Plain<Problem>>,
   { state, noCanary: waits, queuedHeld, waves }: Plain<RolloutStatus>,
   isManual: boolean,
-): Pick<Plain<Problem>, 'title' | 'commands'> & { readonly short?: string } {
-  const pending = 'distributary diff --pending';
+): Plain<Problem> {
+  const isHeld = state === 'HELD';
   if (waits) {
-    const why = `${state === 'HELD' ? 'change is held' : 'change waits'}: ${noCanary}`;
-    const short = `a ${why} (run ${releaseCommand})`;
-    return { title: `A ${why}`, short, commands: [releaseCommand, discardCommand] };
+    const title = `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`;
+    const short = `a${title.slice(1)} (run ${releaseCommand})`;
+    return problem('change_held', [], { ...about, title, short, commands: [releaseCommand, discardCommand] });
   }
-  if (state === 'HELD' && queuedHeld)
-    return { title: 'A change that nobody has is held', commands: [pending] };
-  if (state === 'HELD') return { title: 'A change is held', commands: [discardCommand, releaseCommand] };
-  if (!isManual) return { title: 'A change waits for its canaries, checks or traffic', commands: [pending] };
+  const pending = 'distributary diff --pending';
+  if (isHeld) {
+    const title = queuedHeld ? 'A change that nobody has is held' : 'A change is held';
+    const commands = queuedHeld ? [pending] : [discardCommand, releaseCommand];
+    return problem('change_held', [], { ...about, title, commands });
+  }
   const goOn = waves > 1 ? 'distributary promote --reason "…"' : releaseCommand;
-  return { title: 'A change waits for an operator', commands: [pending, goOn] };
+  return problem('change_pending', [], {
+    ...about,
+    title: `A change waits for ${isManual ? 'an operator' : 'its canaries, checks or traffic'}`,
+    commands: [pending, ...(isManual ? [goOn] : [])],
+  });
 }
 
 /** Of gated types the rollout holds them, until somebody decides. */
