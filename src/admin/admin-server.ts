@@ -1,7 +1,7 @@
 import type { IncomingMessage, RequestListener, ServerResponse } from 'node:http';
 import { isIP, SocketAddress } from 'node:net';
 import { TLSSocket } from 'node:tls';
-import { create, fromBinary } from '@bufbuild/protobuf';
+import { fromBinary } from '@bufbuild/protobuf';
 import { MethodOptions_IdempotencyLevel } from '@bufbuild/protobuf/wkt';
 import {
   Code,
@@ -14,12 +14,8 @@ import {
 } from '@connectrpc/connect';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import type { Config } from '../config/config.ts';
-import {
-  ListClientsRequestSchema,
-  ListClientsResponseSchema,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
-import { systemClock } from '../model/clock.ts';
+import { Paced, systemClock } from '../model/clock.ts';
 import { errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText, quote } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
@@ -31,7 +27,7 @@ import { BodyPieces, tooSmallMessage } from '../wire/half-sent.ts';
 import { compressed, type HttpAnswer, problem } from '../wire/http-answer.ts';
 import { pathOf } from '../wire/http-server.ts';
 import { isDisconnect } from '../wire/node-error.ts';
-import { answerJson, type BodyTaker, collected, maxAnswerBytes, takerKey, written } from './answers.ts';
+import { answerJson, type BodyTaker, maxAnswerBytes, takerKey, written } from './answers.ts';
 import {
   type HttpListener,
   type HttpListenerOptions,
@@ -39,15 +35,7 @@ import {
   respond,
   startHttpListener,
 } from './http-listener.ts';
-import {
-  clientsShown,
-  fallback,
-  type LivePage,
-  livePage,
-  modelMaker,
-  shell,
-  streamEvents,
-} from './page/page.ts';
+import { fallback, type LivePage, livePage, modelMaker, shell, streamEvents } from './page/page.ts';
 import { operatorKey, operatorOf } from './requests.ts';
 import { adminCsdsRoutes, adminRoutes } from './rpc.ts';
 import type { Awaitable, Inspector, Plain, ReadinessReport } from './service.ts';
@@ -83,7 +71,7 @@ function listener({ host, inspector, log, access }: AdminOptions): RequestListen
       ...handlersOf((router) => adminCsdsRoutes(router, inspector, failed)),
     ].map((handler) => [handler.requestPath, handler]),
   );
-  const model = modelMaker(inspector, systemClock);
+  const model = modelMaker(inspector);
   const live = livePage(systemClock, model, () => inspector.page.figures(), failed);
   const routes = httpRoutes(inspector, live);
   const streamed = [`GET ${eventsPath}`, ...rpcs.keys().map((known) => `POST ${known}`)];
@@ -388,22 +376,10 @@ function probeRoutes(inspector: Inspector, listener: 'ADMIN' | 'METRICS'): HttpR
 
 const metricsType = 'text/plain; version=0.0.4; charset=utf-8';
 
-/** Whoever asks in the same turn of the event loop gets the same answer: one packet has room for a thousand requests. */
+/** Whoever asks at about the same time gets the same answer: one packet has room for a thousand requests. */
 function shared(answer: () => Awaitable<HttpAnswer>): () => Promise<HttpAnswer> {
-  let current: Promise<HttpAnswer> | undefined;
-  const begin = async (): Promise<HttpAnswer> => {
-    try {
-      return await answer();
-    } finally {
-      setImmediate(() => {
-        current = undefined;
-      });
-    }
-  };
-  return () => {
-    current ??= begin();
-    return current;
-  };
+  const paced = new Paced(systemClock, async () => answer(), 1);
+  return () => paced.current();
 }
 
 function configDump(dump: unknown): HttpAnswer {
@@ -416,10 +392,8 @@ function configDump(dump: unknown): HttpAnswer {
 
 async function page(inspector: Inspector, live: LivePage): Promise<HttpAnswer> {
   const status = await inspector.status();
-  const list = await inspector.listClients(create(ListClientsRequestSchema, { limit: clientsShown }));
-  const clients = await collected(ListClientsResponseSchema, list);
   const model = await live.modelText();
-  return shell(status, model, live.figures(), fallback(status, clients, Date.now()));
+  return shell(status, model, live.figures(), fallback(status, Date.now()));
 }
 
 function readiness(

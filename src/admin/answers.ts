@@ -24,11 +24,8 @@ const chunkBytes = 64 << 10;
 /** Left for what is known only after the list: a page token has the name of a resource in it. */
 const lastBytes = 64 << 10;
 
-/**
- * The rows of a list, made when they are written; in batches where another process is asked for them. Undefined: no row,
- * but work was done.
- */
-export type Rows = Iterable<Message | undefined> | AsyncIterable<Iterable<Message | undefined>>;
+/** The rows of a list, made when they are written; in batches where another process is asked for them. */
+export type Rows = Iterable<Message> | AsyncIterable<Iterable<Message>>;
 
 /** An answer with a list that may be long. */
 export class Listed<Desc extends DescMessage> {
@@ -64,8 +61,7 @@ export async function collected<Desc extends DescMessage>(
 ): Promise<MessageShape<Desc>> {
   if (!(answer instanceof Listed)) return create(desc, answer);
   const rows: Message[] = [];
-  for await (const batch of batches(answer.list.rows))
-    for (const row of batch) if (row !== undefined) rows.push(row);
+  for await (const batch of batches(answer.list.rows)) rows.push(...batch);
   const message = create(desc, { ...answer.known, ...answer.last(rows.length, false) });
   const field = desc.field[answer.list.field];
   if (field?.fieldKind !== 'list' || field.listKind !== 'message') return message;
@@ -196,20 +192,18 @@ function chunksOf<Desc extends DescMessage>(
   /** True: all rows are written, or no more of them fit. False: a chunk is full. */
   async function fill(
     { field }: List,
-    rows: Iterator<Message | undefined>,
+    rows: Iterator<Message>,
     budget: { left: number; written: number; cut: boolean },
     pace: { yieldIfDue(): Promise<void> | undefined },
   ): Promise<boolean> {
     for (let next = rows.next(); next.done !== true; next = rows.next()) {
-      if (next.value !== undefined) {
-        const encoded = row(field, next.value, budget.left, budget.written === 0);
-        if (encoded === undefined) {
-          budget.cut = true;
-          return true;
-        }
-        budget.left -= push(encoded);
-        budget.written++;
+      const encoded = row(field, next.value, budget.left, budget.written === 0);
+      if (encoded === undefined) {
+        budget.cut = true;
+        return true;
       }
+      budget.left -= push(encoded);
+      budget.written++;
       if (filled >= chunkBytes) return false;
       await pace.yieldIfDue();
     }
@@ -266,7 +260,5 @@ function listsOf<Desc extends DescMessage>(desc: Desc, { known, list: long }: Li
   });
 }
 
-const batches = (
-  rows: Rows,
-): AsyncIterable<Iterable<Message | undefined>> | readonly Iterable<Message | undefined>[] =>
+const batches = (rows: Rows): AsyncIterable<Iterable<Message>> | readonly Iterable<Message>[] =>
   Symbol.asyncIterator in rows ? rows : [rows];

@@ -76,21 +76,20 @@ export function inspectChanges(inspected: InspectedProcess) {
     history({ type, name, limit, before }) {
       const only = optionalType(type);
       const named = name === '' ? undefined : canonicalGiven(name, only);
-      const most = limit === 0 ? Infinity : limit;
-      const all = [...history.changes()].toReversed();
-      const made: number[] = [];
+      const found = [...history.changes()]
+        .toReversed()
+        .filter(({ type: of }) => only === undefined || of === only)
+        .filter(({ revision }) => before === 0 || revision < before)
+        .filter(({ names }) => named === undefined || names.some((one) => one.name === named))
+        .slice(0, limit === 0 ? undefined : limit);
       const report = rollout.report();
       const judged = new Map(report.pending.map((one) => [one.key, history.judgedRevision(one)]));
-      const rows = Iterator.from(all).map((change) => {
-        if (made.length >= most || (before > 0 && change.revision >= before)) return undefined;
-        if (only !== undefined && change.type !== only) return undefined;
-        if (named !== undefined && !change.names.some((one) => one.name === named)) return undefined;
-        made.push(change.revision);
-        return create(ChangeSchema, changeMessage(change, waitingState(change, report, judged)));
-      });
+      const rows = Iterator.from(found).map((change) =>
+        create(ChangeSchema, changeMessage(change, waitingState(change, report, judged))),
+      );
       return new Listed({}, { field: 'changes', rows }, (written, more) => ({
         revision: history.lastRevision,
-        nextBefore: more ? (made[written - 1] ?? 0) : 0,
+        nextBefore: more ? (found[written - 1]?.revision ?? 0) : 0,
       }));
     },
     /** NOT_FOUND: no such revision; FAILED_PRECONDITION: of these names it was discarded. No names: of any. */
@@ -589,12 +588,10 @@ function parsed(text: string): JsonValue {
 
 /** What is shown of a difference: YAML costs most, so each field is written by itself. */
 const most = { fields: 10_000, characters: 4 << 20 };
-/** What has more characters as JSON, and is on one side only, is shown part by part. */
-const longestPart = 16 << 10;
 
 /**
- * The fields that differ, as YAML: each path with what it was and what it is. A field that one side does not have has no
- * `from` or no `to`.
+ * The fields that differ, as YAML: each path with what it was and what it is. What one side does not have is shown field by
+ * field, too: it has no `from` or no `to`.
  *
  *     connect_timeout: { from: 1s, to: 5s }
  */
@@ -614,45 +611,25 @@ export async function fieldDifferences(from: JsonValue, to: JsonValue, pace: Pac
   return left === 0 ? parts.join('') : `${parts.join('')}# and ${counted(left, 'more field')}\n`;
 }
 
-type FieldDifference = { readonly from?: JsonValue; readonly to?: JsonValue };
-type Found = readonly [path: string, FieldDifference];
+type Found = readonly [path: string, { readonly from?: JsonValue; readonly to?: JsonValue }];
 
-function* differences(path: string, from: JsonValue, to: JsonValue): Iterable<Found> {
-  if (Array.isArray(from) && Array.isArray(to)) {
-    for (let index = 0; index < Math.max(from.length, to.length); index++) {
-      yield* ofPart(`${path}[${index}]`, from[index], to[index]);
-    }
-  } else if (isJsonObject(from) && isJsonObject(to)) {
-    for (const key of new Set([...Object.keys(from), ...Object.keys(to)])) {
-      yield* ofPart(path === '' ? key : `${path}.${key}`, from[key], to[key]);
-    }
-  } else if (from !== to) yield [path, { from, to }];
+/** Part by part where both sides have parts, or one of them has nothing at all. */
+function* differences(path: string, from: JsonValue | undefined, to: JsonValue | undefined): Iterable<Found> {
+  const [before, after] = [partsOf(path, from), partsOf(path, to)];
+  const isDivided = (before ?? from) === before && (after ?? to) === after;
+  if (isDivided && (before?.size ?? 0) + (after?.size ?? 0) > 0) {
+    for (const part of new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])]))
+      yield* differences(part, before?.get(part), after?.get(part));
+  } else if (JSON.stringify(from) !== JSON.stringify(to)) {
+    yield [path, { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) }];
+  }
 }
 
-function* ofPart(path: string, from: JsonValue | undefined, to: JsonValue | undefined): Iterable<Found> {
-  const only = from ?? to;
-  if (from !== undefined && to !== undefined) yield* differences(path, from, to);
-  else if (only !== undefined && isLong(only))
-    yield* differences(path, from ?? emptyAs(only), to ?? emptyAs(only));
-  else if (only !== undefined) yield [path, from === undefined ? { to: only } : { from: only }];
+/** Of an object or an array, by their paths. */
+function partsOf(path: string, value: JsonValue | undefined): ReadonlyMap<string, JsonValue> | undefined {
+  if (!Array.isArray(value) && !isJsonObject(value)) return undefined;
+  const parts = Array.isArray(value)
+    ? value.map((part, at) => [`${path}[${at}]`, part] as const)
+    : Object.entries(value).map(([key, part]) => [path === '' ? key : `${path}.${key}`, part] as const);
+  return new Map(parts);
 }
-
-const isLong = (value: JsonValue): boolean =>
-  typeof value === 'object' && value !== null && (long.has(value) || lengthOf(value) > longestPart);
-
-/** Each level is asked, and all below it is counted once. */
-const long = new WeakSet<object>();
-
-/** As JSON. */
-function lengthOf(value: JsonValue): number {
-  if (typeof value !== 'object' || value === null) return JSON.stringify(value).length;
-  let length = 1;
-  if (Array.isArray(value)) for (const part of value) length += lengthOf(part) + 1;
-  else
-    for (const [key, part] of Object.entries(value))
-      length += JSON.stringify(key).length + lengthOf(part) + 2;
-  if (length > longestPart) long.add(value);
-  return length;
-}
-
-const emptyAs = (value: JsonValue): JsonValue => (Array.isArray(value) ? [] : {});

@@ -152,31 +152,21 @@ export function typeState(type: ListedType, relay: IsServed): Plain<ClientTypeSt
 type Test<T> = (value: T) => boolean;
 
 function clientFilter(query: ClientsQuery, relay: IsServed, waveOf: WaveOf): Test<ListedClient> {
-  const tests: readonly (Test<ListedClient> | undefined)[] = [
-    ofNode(query),
-    found(query.search.toLowerCase()),
-    query.class === ''
-      ? undefined
-      : ({ client }) => client !== undefined && classOf(client).id === query.class,
-    query.wave === 0 ? undefined : (stream) => waveOf(stream)?.wave === query.wave,
-    ofTypes(query, relay),
-  ];
-  const asked = tests.filter((test) => test !== undefined);
-  return (stream) => asked.every((test) => test(stream));
-}
-
-function ofNode({ node }: ClientsQuery): Test<ListedClient> | undefined {
-  if (node === '') return undefined;
+  const { node, class: of, wave } = query;
   const isNode = compileGlob(node);
-  return ({ client }) => isNode(client?.nodeId ?? '');
-}
-
-function found(text: string): Test<ListedClient> | undefined {
-  if (text === '') return undefined;
-  return ({ id, client, transport }) =>
-    [id, client?.nodeId ?? '', client?.cluster ?? '', transport.peer.address].some((part) =>
-      part.toLowerCase().includes(text),
+  const text = query.search.toLowerCase();
+  const hasTypes = ofTypes(query, relay);
+  return (stream) => {
+    const { id, client, transport } = stream;
+    const told = [id, client?.nodeId ?? '', client?.cluster ?? '', transport.peer.address];
+    return (
+      (node === '' || isNode(client?.nodeId ?? '')) &&
+      (text === '' || told.some((part) => part.toLowerCase().includes(text))) &&
+      (of === '' || (client !== undefined && classOf(client).id === of)) &&
+      (wave === 0 || waveOf(stream)?.wave === wave) &&
+      (hasTypes === undefined || hasTypes(stream))
     );
+  };
 }
 
 function ofTypes({ type, state, resource }: ClientsQuery, relay: IsServed): Test<ListedClient> | undefined {

@@ -58,9 +58,12 @@ export function inspectDelivery(
   async function waitFor(query: WaitQuery, call: Call): Promise<Answer<'wait'>> {
     const { signal } = call;
     const deadline = systemClock.monotonic() + query.timeoutMs;
-    const past = pastNames(history, query.names);
+    const past = await slices.run((pace) => pastNames(history, query.names, pace));
+    const isMeant = (type: TypeUrl): boolean => query.type === undefined || query.type === type;
+    const unseen = new Set(query.names);
+    for (const [type, had] of past) if (isMeant(type)) for (const name of had) unseen.delete(name);
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const answer = await accepted(query, wanted(query), past, call);
+      const answer = await accepted(query, wanted(query), unseen, past, call);
       const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
@@ -70,12 +73,13 @@ export function inspectDelivery(
   async function accepted(
     query: WaitQuery,
     what: ReturnType<typeof wanted>,
+    unseen: Set<string>,
     past: PastNames,
     call: Call,
   ): Promise<Answer<'wait'>> {
     const { wave } = query;
     const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
-    const misspelled = await unknown(query, past);
+    const misspelled = await unknown(query, unseen);
     const said = await acceptance(what, past, call);
     // Who is in a later wave has not got it yet.
     const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
@@ -128,7 +132,7 @@ export function inspectDelivery(
     const request = create(WaitRequestSchema, { type: type ?? '', names, minClients: 0 });
     if (!asked.inWorkers) return asked.wait(request, call);
     // First those that feed the workers: what a worker does not have yet, its clients cannot miss.
-    const feeds = await acceptanceOf(relay, { ...query, type }, slices, false);
+    const feeds = await acceptanceOf(relay, { ...query, type }, slices, true);
     const found = await asked.wait(request, call);
     if (feeds.missing === 0 || found.missing > 0) return found;
     const { missing, missingClients } = feeds;
@@ -137,27 +141,23 @@ export function inspectDelivery(
     return { clients: found.clients, missing, missingClients };
   }
 
-  /** Names that nobody has, nobody asks for and nobody has removed: they are misspelled. There may be 20,000 of them. */
+  /** Names that nobody has had, has asked for or removed: they are misspelled. There may be 20,000 of them. */
   async function unknown(
-    { type, names, revision, minClients }: WaitQuery,
-    past: PastNames,
+    { type, revision, minClients }: WaitQuery,
+    unseen: Set<string>,
   ): Promise<Acceptance> {
     if (revision !== undefined || minClients === 0) return NOBODY_MISSING;
-    const found = new Set<string>();
     await slices.run(async (pace) => {
-      for (const name of names) {
+      for (const name of unseen) {
         await pace.yieldIfDue();
-        if (!isKnown(relay, type, resourceName(name))) found.add(name);
+        if (isKnown(relay, type, resourceName(name))) unseen.delete(name);
       }
-      if (found.size === 0) return;
-      for (const [of, had] of await past(pace))
-        if (type === undefined || type === of) for (const name of had) found.delete(name);
     });
     const short = type === undefined ? '' : typeInfo(type).short;
     const why = 'no upstream has it, no client subscribes to it by name, and it was not removed';
     const misspelled = { client: '', node: '', type: short, state: 'MISSING', why };
-    const rows = Array.from(found, (name) => ({ ...misspelled, name }));
-    return { clients: 0, missing: found.size, missingClients: rows };
+    const rows = Array.from(unseen, (name) => ({ ...misspelled, name }));
+    return { clients: 0, missing: unseen.size, missingClients: rows };
   }
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
@@ -165,30 +165,20 @@ export function inspectDelivery(
     const all = staleness.stale;
     // Nearly always.
     if (all.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names, new Set(all.map(({ name }) => name)));
+    const serving = servingUpstreams(relay, type, names);
     return all.filter(({ name }) => serving.has(name));
   }
 }
 
-/** Those of these upstreams that what clients ask for comes from. */
-function servingUpstreams(
-  relay: Relay,
-  type: TypeUrl | undefined,
-  names: ReadonlySet<string>,
-  among: ReadonlySet<string>,
-): ReadonlySet<string> {
-  const serving = new Set<string>();
-  const add = (of: TypeUrl, selector: string): void => {
-    const upstream = relay.servedBy(of, selector);
-    if (upstream !== undefined && among.has(upstream)) serving.add(upstream);
-  };
-  if (type !== undefined) for (const name of names) add(type, name);
+/** Those that what clients ask for comes from. */
+function servingUpstreams(relay: Relay, type: TypeUrl | undefined, names: ReadonlySet<string>) {
+  const serving = new Set<string | undefined>();
+  if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
   if (type !== undefined && names.size > 0) return serving;
   for (const { type: of, selector } of relay.views.interests.all()) {
     if (type !== undefined && of !== type) continue;
     if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
-    add(of, selector);
-    if (serving.size === among.size) break;
+    serving.add(relay.servedBy(of, selector));
   }
   return serving;
 }

@@ -74,14 +74,13 @@ export function fleetSurvey(
     const row = getOrMake(classes, of.id, () => newClass(of));
     row.streams++;
     if (row.streams <= sampled.streams) sample(stream, row);
-    const found = new Set<'rejecting' | 'unacknowledged' | 'late'>();
+    const found = new Set<'rejecting' | 'late'>();
     for (const type of stream.types) {
       const state = type.subscription?.responses.state;
       if (state === 'ERROR') {
         found.add('rejecting');
         await countRejections(type, of, problems, pace);
       } else if (state === 'STALE') {
-        found.add('unacknowledged');
         const since = lateSince(type);
         if (since === undefined) continue;
         found.add('late');
@@ -162,7 +161,6 @@ const newClass = ({ id, parameters, access }: ClientClassId): Plain<ClientClass>
   restricted: !access.unrestricted,
   streams: 0,
   rejecting: 0,
-  unacknowledged: 0,
   late: 0,
   subscriptions: [],
 });
@@ -316,7 +314,7 @@ export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Pl
   const classes = mergedRows(
     answers.flatMap((answer) => answer.classes),
     ({ id }) => id,
-    summed('streams', 'rejecting', 'unacknowledged', 'late'),
+    summed('streams', 'rejecting', 'late'),
   );
   const counts = mergedRows(
     answers.flatMap((answer) => Object.entries(answer.missing)),

@@ -94,7 +94,8 @@ export function inspection(inspected: InspectedProcess): Inspector {
         ...(await slices.run((pace) => explain(relay, query, client, pace))),
         staleUpstreams: staleness.stale.filter(({ name }) => name === upstream),
       };
-      return explained.matchFound ? explained : { ...explained, otherClasses: await classesWith(query) };
+      if (explained.matchFound) return explained;
+      return { ...explained, otherClasses: await classesWith(query, explained.parameters) };
     },
     async explainClient(request) {
       const asked = create(GetClientRequestSchema, explainClientQuery(request));
@@ -189,7 +190,12 @@ export function inspection(inspected: InspectedProcess): Inspector {
     const [status, classes] = await Promise.all([knownStatus(), listClasses()]);
     const facts = inspected.own.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
-    return { ...status, ...inspected.found(found) };
+    return {
+      ...status,
+      ...inspected.found(found),
+      nacks: classes.problems.filter(({ kind }) => kind === 'REJECTED'),
+      rejectingClients: classes.classes.reduce((sum, { rejecting }) => sum + rejecting, 0),
+    };
   }
 
   async function knownStatus(): Promise<KnownStatus> {
@@ -214,12 +220,12 @@ export function inspection(inspected: InspectedProcess): Inspector {
     };
   }
 
-  /** How many classes of connected clients get a resource. */
-  async function classesWith({ type, name }: ExplainQuery): Promise<number> {
+  /** How many classes of connected clients get a resource, beside the one with these parameters. */
+  async function classesWith({ type, name }: ExplainQuery, own: Answer<'explain'>['parameters']) {
     const answer = await clients().listClasses();
     const selector = canonicalOf(type, name);
     const { sets } = await slices.run((pace) => whoHas(relay, type, selector, answer, pace));
-    return sets.size;
+    return sets.size - Number(sets.has(internParameters(Object.entries(own))));
   }
 
   async function clientStatus(asked: ClientStatusQuery): Promise<ClientStatusResult> {

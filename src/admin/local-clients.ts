@@ -1,11 +1,10 @@
 import { create } from '@bufbuild/protobuf';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
-import type { TapFilter, Tapped } from '../downstream/taps.ts';
+import type { Tapped } from '../downstream/taps.ts';
 import {
   type AccountStatus,
   type ClientTypeState,
   ExplainResponseSchema,
-  type NackStatus,
   type StatusResponse,
   TypeStatusSchema,
 } from '../gen/distributary/admin/v1/admin_pb.ts';
@@ -22,7 +21,7 @@ import { systemClock } from '../model/clock.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { covers } from '../model/selection.ts';
-import type { Holding, Rejection } from '../model/subscription.ts';
+import type { Holding } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import { authorityOf } from '../model/xdstp.ts';
@@ -48,7 +47,7 @@ import {
   withheldOf,
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
-import { fleetSurvey, mergedRows, moreClients } from './fleet-survey.ts';
+import { fleetSurvey, mergedRows } from './fleet-survey.ts';
 import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf, canonicalOf } from './missing.ts';
 import {
@@ -61,7 +60,7 @@ import {
   resourceQuery,
   waitQuery,
 } from './requests.ts';
-import { aboutVariant, rejectedVersions, sentVariants, variantId } from './resources.ts';
+import { aboutVariant, sentVariants, variantId } from './resources.ts';
 import type { Answer, Awaitable, ClientMethods, Plain } from './service.ts';
 
 /** What a reload would change for the clients of this process. */
@@ -147,7 +146,6 @@ export function localClients(
   };
 
   async function status(pace: Pace): Promise<ClientsStatus> {
-    const rejections = await rejectionsOf(relay, pace);
     const { server, polls, store } = relay;
     const labelOf = typeLabels((type) => store.variants(type) > 0);
     const types = new Map<string, number>();
@@ -159,7 +157,6 @@ export function localClients(
       clients: server.size,
       pollingClients: polls.clients.size,
       types: [...types].map(([type, subscriptions]) => create(TypeStatusSchema, { type, subscriptions })),
-      ...rejections,
       warnings: [...warningsOf(relay, rules())],
       waveClients: await waveClients(server.values(), waves(), pace),
       accounts: accounts
@@ -175,57 +172,6 @@ function warningsOf(relay: Relay, rules: WaveRules): readonly string[] {
   if (waves.length === 0) return [];
   const clients = new Set(Iterator.from(relay.clients()).map((client) => derivedOf(client)));
   return clients.size === 0 ? [] : waves.flatMap((wave) => unmetMatches(wave, clients));
-}
-
-async function rejectionsOf(
-  relay: Relay,
-  pace: Pace,
-): Promise<Pick<ClientsStatus, 'nacks' | 'rejectingClients'>> {
-  let rejectingClients = 0;
-  const rows = new Map<string, { nack: Plain<NackStatus>; counted: ListedClient }>();
-  for (const stream of [...relay.clients()]) {
-    let rejects = false;
-    for (const { info, subscription } of stream.types) {
-      for (const rejection of subscription?.responses.rejections ?? []) {
-        await pace.yieldIfDue();
-        rejects = true;
-        const nack = nackOf(info.short, rejection);
-        const key = keyOfNack(nack);
-        const known = rows.get(key);
-        // A stream may have rejected the same thing of several parameter sets.
-        if (known?.counted === stream) continue;
-        rows.set(key, {
-          nack: known === undefined ? nack : moreClients(known.nack, nack),
-          counted: stream,
-        });
-        if (rows.size > 2 * countedNacks) keepNewest(rows);
-      }
-    }
-    await pace.yieldIfDue();
-    rejectingClients += Number(rejects);
-  }
-  return { nacks: mostRecent([...rows.values()].map(({ nack }) => nack)), rejectingClients };
-}
-
-function keepNewest(rows: Map<string, { readonly nack: Plain<NackStatus> }>): void {
-  const oldestFirst = [...rows].toSorted(([, a], [, b]) => newestFirst(b.nack, a.nack));
-  for (const [key] of oldestFirst.slice(0, -countedNacks)) rows.delete(key);
-}
-
-function nackOf(type: string, rejection: Rejection): Plain<NackStatus> {
-  const { name, version, message, at, changes } = rejection;
-  return {
-    type,
-    name,
-    version,
-    clients: 1,
-    error: message,
-    since: new Date(at).toISOString(),
-    names: [...changes.names],
-    changed: changes.total,
-    removal: changes.removal,
-    ...rejectedVersions(rejection),
-  };
 }
 
 /** What the client was last sent of a name, and whether it accepted it. */
@@ -283,25 +229,13 @@ function parametersOf(type: ListedType, name: ResourceName): Parameters | undefi
 const derivedOf = ({ client }: Pick<ListedClient, 'client'>, authority?: string): Parameters =>
   client?.derived(authority) ?? NO_PARAMETERS;
 
-/** The most rejected resources that Status lists. */
-const maxNacks = 100;
-/** Of so many newest ones the clients are counted: clients can make as many as they like. */
-const countedNacks = 1000;
-/** The most accounts that it lists. */
+/** The most accounts that Status lists. */
 const shownAccounts = 5;
 
 /** What Status says of clients. Of types only how many clients subscribe. */
 export type ClientsStatus = Pick<
   Plain<StatusResponse>,
-  | 'clients'
-  | 'pollingClients'
-  | 'types'
-  | 'nacks'
-  | 'rejectingClients'
-  | 'warnings'
-  | 'accounts'
-  | 'workers'
-  | 'waveClients'
+  'clients' | 'pollingClients' | 'types' | 'warnings' | 'accounts' | 'workers' | 'waveClients'
 >;
 
 /**
@@ -317,22 +251,18 @@ export interface ClientsView extends ClientMethods {
   configs(query: ClientStatusQuery): Awaitable<Result<EncodedStatus, GrpcStatus>>;
 }
 
-/** What several processes say, as one. Clients that reject the same thing share a line. */
+/** What several processes say, as one. */
 export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
   const types = mergedRows(
     all.flatMap((status) => status.types),
     ({ type }) => type,
     summed('subscriptions'),
   );
-  const { clients, pollingClients, rejectingClients } = all.reduce(
-    summed('clients', 'pollingClients', 'rejectingClients'),
-  );
+  const { clients, pollingClients } = all.reduce(summed('clients', 'pollingClients'));
   return {
     clients,
     pollingClients,
-    rejectingClients,
     types,
-    nacks: mostRecent(all.flatMap(({ nacks }) => nacks)),
     warnings: sharedWarnings(all),
     accounts: heaviest(all.flatMap(({ accounts }) => accounts)),
     workers: all.flatMap(({ workers }) => workers),
@@ -344,18 +274,6 @@ export function mergeStatus(all: readonly ClientsStatus[]): ClientsStatus {
 function sharedWarnings(all: readonly ClientsStatus[]): string[] {
   const [first, ...others] = all.filter(({ clients, pollingClients }) => clients + pollingClients > 0);
   return (first?.warnings ?? []).filter((one) => others.every(({ warnings }) => warnings.includes(one)));
-}
-
-/** At most 100 of them. Clients that reject the same thing share a line. */
-function mostRecent(nacks: Iterable<Plain<NackStatus>>): Plain<NackStatus>[] {
-  return mergedRows(nacks, keyOfNack, moreClients).toSorted(newestFirst).slice(0, maxNacks);
-}
-
-const newestFirst = ({ since: a }: Plain<NackStatus>, { since: b }: Plain<NackStatus>): number =>
-  a === b ? 0 : a < b ? 1 : -1;
-
-function keyOfNack({ type, version, name, error }: Plain<NackStatus>): string {
-  return JSON.stringify([type, version, name, error]);
 }
 
 /** The answer about a stream that is not there. */
@@ -380,8 +298,8 @@ function heaviest(accounts: readonly Plain<AccountStatus>[]): Plain<AccountStatu
 /** Each costs something for every message. */
 const maxTaps = 16;
 
-/** The messages of the streams that end in this process, as they pass. */
-function tapMessages(
+/** The messages of the streams that end in this process, as they pass: in slices, who reads along must not hold up updates. */
+async function* tapMessages(
   relay: Relay,
   { client, type }: Request<'tap'>,
   signal: AbortSignal,
@@ -391,13 +309,7 @@ function tapMessages(
     const message = `${maxTaps} taps are open, the maximum: end one of them`;
     throw rpcError({ code: Code.RESOURCE_EXHAUSTED, message });
   }
-  const filter = { client: client === '' ? undefined : client, type: optionalType(type) };
-  return messages(relay, filter, signal);
-}
-
-/** In slices: who reads along must not hold up updates. */
-async function* messages(relay: Relay, filter: TapFilter, signal: AbortSignal): AsyncIterable<TapMessage> {
-  const tap = relay.taps.open(filter);
+  const tap = relay.taps.open({ client: client === '' ? undefined : client, type: optionalType(type) });
   const close = (): void => tap.close();
   signal.addEventListener('abort', close);
   try {

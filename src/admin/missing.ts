@@ -23,7 +23,7 @@ import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
-import { missingSentence, missingText, nearestText } from '../observe/missing-text.ts';
+import { missingText, nearestText } from '../observe/missing-text.ts';
 import type { Relay } from '../relay.ts';
 import type { History } from '../releases/history.ts';
 import { missingOf } from './client-list.ts';
@@ -46,28 +46,24 @@ export const NOBODY_MISSING: Acceptance = { clients: 0, missing: 0, missingClien
 type Missing = Pick<Plain<MissingClient>, 'name' | 'state' | 'why'>;
 
 /**
- * The streams that end in this process. Clients that poll say later what they made of it: they do not count. `lacks`:
- * who asks for something and gets nothing, or no answer yet, has not accepted it. Streams of workers ask for what their
- * clients have polled for, too.
+ * The streams that end in this process. Clients that poll say later what they made of it: they do not count. `areWorkers`:
+ * they ask for what their clients have polled for, too, and that may not be there, or not be answered yet.
  */
 export function acceptanceOf(
   relay: Relay,
   query: AcceptanceQuery,
   slices: TimeSlices,
-  lacks = true,
+  areWorkers = false,
 ): Promise<Acceptance> {
   return slices.run(async (pace) => {
     let [clients, missing] = [0, 0];
     const listed: Plain<MissingClient>[] = [];
     const sought = soughtBy(query.names);
-    const absentOf = (type: TypeStream): readonly Missing[] =>
-      missingOf(type, relay)
-        .filter(sought.covers)
-        .slice(0, maxListed)
-        .map(({ name }) => notThere(name));
+    const absentOf = (type: TypeStream) => missingOf(type, relay).filter(sought.covers).slice(0, maxListed);
+    const counts = ({ state, why }: Missing) => !areWorkers || (state !== 'MISSING' && why !== unanswered);
     for (const stream of [...relay.server.values()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query.type, sought, lacks ? absentOf : undefined);
+      const found = looked(stream, query.type, sought, absentOf)?.filter(counts);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -90,6 +86,9 @@ const knows = (table: TypeTable | undefined, name: ResourceName): boolean =>
     table.interests.named(name) !== undefined ||
     !Iterator.from(table.aliased(name)).next().done);
 
+/** Types that have had the names that are waited for: see pastNames. */
+export type PastNames = ReadonlyMap<TypeUrl, ReadonlySet<string>>;
+
 /**
  * The one type that all these names are of. Undefined: it is not certain. What is nowhere any more may still be at clients,
  * and a name that one type has may have been another's, too.
@@ -107,32 +106,23 @@ export async function onlyTypeOf(
     if (having.length === 0) return undefined;
     for (const url of having) known.add(url);
   }
-  const [only, ...others] = known.size === 1 ? known.union(await past(pace)) : [];
+  const [only, ...others] = known.size === 1 ? known.union(past) : [];
   return others.length === 0 ? only : undefined;
 }
 
-/** Which types have had which of some names, by the history. A type without any may have had each of them. */
-export type PastNames = (pace: Pace) => Promise<ReadonlyMap<TypeUrl, ReadonlySet<string>>>;
-
-/** Looks at each change once, however often it is asked. */
-export function pastNames(history: Pick<History, 'after'>, names: ReadonlySet<string>): PastNames {
+/** Which types have had which of some names, by the history as it is. A type without any may have had each of them. */
+export async function pastNames(history: Pick<History, 'changes'>, names: ReadonlySet<string>, pace: Pace) {
   const had = new Map<TypeUrl, Set<string>>();
-  let upTo = 0;
-  return async (pace) => {
-    for (const change of history.after(upTo)) {
-      await pace.yieldIfDue();
-      const { type, names: changed, revision } = change;
-      const found = changed.filter(({ name }) => names.has(name));
-      // Of a large change without bodies only the first names are kept.
-      const isCut = changed.length < change.added + change.changed + change.removed;
-      if (isCut || found.length > 0) {
-        const all = getOrMake(had, type, () => new Set());
-        for (const { name } of found) all.add(name);
-      }
-      upTo = revision;
-    }
-    return had;
-  };
+  for (const change of history.changes()) {
+    await pace.yieldIfDue();
+    const { type, names: changed } = change;
+    const found = changed.filter(({ name }) => names.has(name));
+    // Of a large change without bodies only the first names are kept.
+    const isCut = changed.length < change.added + change.changed + change.removed;
+    const all = isCut || found.length > 0 ? getOrMake(had, type, () => new Set()) : undefined;
+    for (const { name } of found) all?.add(name);
+  }
+  return had;
 }
 
 /** Of workers that do not answer, in answers about clients; none: nothing. */
@@ -167,7 +157,7 @@ function looked(
   stream: XdsStream,
   only: TypeUrl | undefined,
   sought: Sought,
-  absentOf: ((type: TypeStream) => readonly Missing[]) | undefined,
+  absentOf: (type: TypeStream) => readonly MissingEntry[],
 ): Plain<MissingClient>[] | undefined {
   let subscribes = false;
   const found: Plain<MissingClient>[] = [];
@@ -178,11 +168,8 @@ function looked(
     const missing = notAccepted(subscription, sought);
     if (missing === undefined) continue;
     subscribes = true;
-    const more =
-      absentOf === undefined
-        ? missing.filter(({ why }) => why !== unanswered)
-        : [...missing, ...absentOf(type)];
-    for (const one of more) found.push(row(stream, type, one));
+    const absent = absentOf(type).map(({ name }) => notThere(name));
+    for (const one of [...missing, ...absent]) found.push(row(stream, type, one));
   }
   return subscribes ? found : undefined;
 }
@@ -324,8 +311,7 @@ export async function explainMissing(
   answer: Plain<ListClassesResponse>,
   pace: Pace,
 ): Promise<Plain<ListClassesResponse>> {
-  const known = new Map<string, Elsewhere>();
-  const samples = new Map<string, Sample>();
+  const known = new Map<string, Sample & Elsewhere>();
   const missing: Plain<ClassProblem>[] = [];
   const isMissing = ({ kind }: Plain<ClassProblem>): boolean => kind === 'MISSING';
   for (const problem of answer.problems.filter(isMissing)) {
@@ -333,20 +319,22 @@ export async function explainMissing(
     const type = typeByName(problem.type) ?? typeUrl(problem.type);
     const key = `${problem.type} ${problem.name}`;
     const selector = canonicalOf(type, problem.name);
-    const elsewhere = known.get(key) ?? (await whoHas(relay, type, selector, answer, pace));
-    known.set(key, elsewhere);
+    const found = known.get(key) ?? {
+      ...(await whoHas(relay, type, selector, answer, pace)),
+      ...sampleOf(relay, type, selector),
+    };
+    known.set(key, found);
     const own = internParameters(Object.entries(problem.parameters));
-    const isThere = getOrMake(elsewhere.looked, own, () => has(relay, type, selector, own));
-    const why = problem.why || whyMissing(relay, type, selector, { isThere, elsewhere: elsewhere.exists });
-    const sample = getOrMake(samples, key, () => sampleOf(relay, type, selector));
+    const isThere = getOrMake(found.looked, own, () => has(relay, type, selector, own));
+    const why = problem.why || whyMissing(relay, type, selector, { isThere, elsewhere: found.exists });
     const said = {
       ...problem,
       why,
-      nearest: why === noMatch ? nearestOf(sample, selector, own) : '',
-      elsewhere: elsewhere.exists,
-      otherClasses: elsewhere.sets.size - Number(elsewhere.sets.has(own)),
+      nearest: why === noMatch ? nearestOf(found, selector, own) : '',
+      elsewhere: found.exists,
+      otherClasses: found.sets.size - Number(found.sets.has(own)),
     };
-    missing.push({ ...said, sentence: missingSentence(said) });
+    missing.push(said);
   }
   const others = answer.problems.filter((problem) => !isMissing(problem));
   return { ...answer, problems: [...others, ...missing.toSorted(byElsewhere)] };

@@ -33,8 +33,11 @@ import {
 } from './problem-parts.ts';
 import type { PageFacts, Plain } from './service.ts';
 
-/** What Status says beside its problems. */
-export type KnownStatus = Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'>;
+/** What Status says beside its problems and what clients reject. */
+export type KnownStatus = Omit<
+  Plain<StatusResponse>,
+  'problems' | 'moreProblems' | 'nacks' | 'rejectingClients'
+>;
 
 interface ProblemFacts {
   readonly status: KnownStatus;
@@ -169,57 +172,49 @@ function* streamsEnd(
 /** A change that waits, and what an operator can type. */
 function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
   if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return;
-  const { pending, types, names, upstream, reason, since, noCanary: waits, queuedHeld } = rollout;
-  const isHeld = rollout.state === 'HELD';
+  const { pending, types, names, upstream, reason, since, state } = rollout;
   const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
   const canaries = `canaries: ${counted(total, 'stream')}, ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
-  const detail = [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; ');
-  const about = { detail, since, upstream, ...onlyOf(types, names) };
-  const end = endOfWait(since, facts);
-  if (waits) {
-    yield problem('change_held', [], {
-      ...about,
-      until: isHeld ? '' : end,
-      title: `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`,
-      short: `${isHeld ? 'a change is held' : 'a change waits'}: ${noCanary} (run ${releaseCommand})`,
-      commands: [releaseCommand, discardCommand],
-    });
-  } else if (isHeld) yield held(about, queuedHeld);
-  else yield changePending({ ...about, until: end }, rollout, facts);
+  // With `mode: MANUAL` only an operator ends it.
+  const isTimed = facts.rollout !== undefined && facts.rollout.mode !== 'MANUAL' && state !== 'HELD';
+  const [type = ''] = types;
+  const [name = ''] = names;
+  const about = {
+    detail: [errorText(reason, 300), what, canaries].filter((part) => part !== '').join('; '),
+    since,
+    until: isTimed ? timeAfter(since, facts.rollout.maxWaitMs) : '',
+    upstream,
+    // Which resource waits, where it is of one type.
+    ...(types.length === 1 ? { type, name } : {}),
+  };
+  yield waiting(about, rollout, facts.rollout?.mode === 'MANUAL');
 }
 
 /** What is typed first must not give to everybody what canaries have found bad, nor decide on another change. */
-function held(about: Partial<Plain<Problem>>, isQueued: boolean): Plain<Problem> {
-  const title = isQueued ? 'A change that nobody has is held' : 'A change is held';
-  const commands = isQueued ? ['distributary diff --pending'] : [discardCommand, releaseCommand];
-  return problem('change_held', [], { ...about, title, commands });
-}
-
-function changePending(
+function waiting(
   about: Partial<Plain<Problem>>,
-  { waves }: Plain<RolloutStatus>,
-  { rollout }: PageFacts,
+  { state, noCanary: waits, queuedHeld, waves }: Plain<RolloutStatus>,
+  isManual: boolean,
 ): Plain<Problem> {
-  const isManual = rollout?.mode === 'MANUAL';
+  const isHeld = state === 'HELD';
+  if (waits) {
+    const title = `${isHeld ? 'A change is held' : 'A change waits'}: ${noCanary}`;
+    const short = `a${title.slice(1)} (run ${releaseCommand})`;
+    return problem('change_held', [], { ...about, title, short, commands: [releaseCommand, discardCommand] });
+  }
+  const pending = 'distributary diff --pending';
+  if (isHeld) {
+    const title = queuedHeld ? 'A change that nobody has is held' : 'A change is held';
+    const commands = queuedHeld ? [pending] : [discardCommand, releaseCommand];
+    return problem('change_held', [], { ...about, title, commands });
+  }
   const goOn = waves > 1 ? 'distributary promote --reason "…"' : releaseCommand;
   return problem('change_pending', [], {
     ...about,
     title: `A change waits for ${isManual ? 'an operator' : 'its canaries, checks or traffic'}`,
-    commands: ['distributary diff --pending', ...(isManual ? [goOn] : [])],
+    commands: [pending, ...(isManual ? [goOn] : [])],
   });
-}
-
-/** With `mode: MANUAL` only an operator ends it. */
-function endOfWait(since: string, { rollout }: PageFacts): string {
-  return rollout === undefined || rollout.mode === 'MANUAL' ? '' : timeAfter(since, rollout.maxWaitMs);
-}
-
-/** Which resource waits, where it is one. */
-function onlyOf(types: readonly string[], names: readonly string[]): { type: string; name: string } {
-  const [type = ''] = types;
-  const [name = ''] = names;
-  return { type: types.length === 1 ? type : '', name: types.length === 1 ? name : '' };
 }
 
 /** Of gated types the rollout holds them, until somebody decides. */
@@ -228,10 +223,8 @@ function removalsHeld({ status, facts }: ProblemFacts): Problems {
     heldRemovals.map(({ type, count, since }) => {
       const hold = facts.controlPlanes.get(name)?.maxRemovalHoldMs;
       const are = count === 1 ? 'is' : 'are';
-      const short = `${counted(count, 'removal')} of ${shorten(type, 80)} ${are} held back`;
       return problem('removals_held', [name, type], {
         title: `${counted(count, 'removal')} of ${shorten(type, 80)} from ${shorten(name, 60)} ${are} held back`,
-        short,
         since,
         until: hold === undefined ? '' : timeAfter(since, hold),
         commands: [command('distributary release', '--upstream', name, '--type', type, '--reason', '…')],
@@ -251,8 +244,7 @@ function* changesLate({ facts: { recent } }: ProblemFacts): Problems {
   const title = `${share}% of the changes in the last ${minutes} minutes were late or rejected`;
   const detail = `${late.toLocaleString('en')} acknowledged after more than 1 s and ${rejected.toLocaleString('en')} rejected, of ${all.toLocaleString('en')}`;
   const severity = failed < bounds.late.critical * all ? 'warning' : 'critical';
-  const short = `${share}% of changes are late or rejected`;
-  yield problem('changes_late', [], { severity, title, short, detail });
+  yield problem('changes_late', [], { severity, title, detail });
 }
 
 function* workersRestart({ status, facts: { recent } }: ProblemFacts): Problems {
@@ -260,8 +252,7 @@ function* workersRestart({ status, facts: { recent } }: ProblemFacts): Problems 
   const ended = status.workers.find(({ lastError }) => lastError !== '');
   const title = `Workers were restarted ${recent.restarts.toLocaleString('en')} times in the last hour`;
   const detail = ended === undefined ? '' : `worker ${ended.number}: ${errorText(ended.lastError, 300)}`;
-  const short = 'workers exit and are restarted';
-  yield problem('workers_restart', [], { title, short, detail });
+  yield problem('workers_restart', [], { title, detail });
 }
 
 /** One file is one cause, whoever uses it: often a relay has one certificate for everything. */
@@ -349,15 +340,15 @@ export const diskText: ReadonlyMap<string, string> = new Map([
 
 const diskFailures = {
   cache: {
-    short: 'the cache cannot be written to disk',
+    title: 'The cache cannot be written to disk',
     effect: 'clients are still served, but a restart would begin with old data',
   },
   rollout: {
-    short: 'the file rollout.json cannot be written to disk',
+    title: 'The file rollout.json cannot be written to disk',
     effect: 'clients are still served, but a restart would forget what is frozen, discarded or found bad',
   },
   unread: {
-    short: 'the file rollout.json could not be read',
+    title: 'The file rollout.json could not be read',
     effect:
       'freezes, discards and held changes of before the start may be lost: look whether they are in force',
   },
@@ -368,16 +359,14 @@ function* disk({ facts, now }: ProblemFacts): Problems {
   const { failing, lagSeconds, path } = facts.disk;
   const commands = [fileCommand('df -h', path), fileCommand('ls -ld', path)];
   for (const { what, reason, since } of failing) {
-    const { short, effect } = diskFailures[what];
-    const title = short.charAt(0).toUpperCase() + short.slice(1);
+    const { title, effect } = diskFailures[what];
     const detail = `${diskText.get(reason) ?? reason}; ${effect}`;
-    yield problem('disk_fails', [what], { title, short, detail, since: timestamp(since), commands });
+    yield problem('disk_fails', [what], { title, detail, since: timestamp(since), commands });
   }
   if (failing.length === 0 && lagSeconds > bounds.diskLagSeconds) {
     const title = `A change has been waiting for the disk for ${formatSeconds(lagSeconds)}`;
     const since = timestamp(now - lagSeconds * 1000);
-    const short = 'the disk is too slow';
-    yield problem('disk_late', [], { title, short, since, commands });
+    yield problem('disk_late', [], { title, since, commands });
   }
 }
 
@@ -391,19 +380,16 @@ function* turnedAway({ facts: { recent } }: ProblemFacts): Problems {
   if (away.length > 0)
     yield problem('clients_turned_away', [], {
       title: `Limits have refused clients ${counted(total(away), 'time')} in the last ${recent.minutes} minutes`,
-      short: 'limits refuse clients',
       detail: byReason(away),
     });
   if (refused.length > 0)
     yield problem('clients_refused', [], {
       title: `Clients were not accepted ${counted(total(refused), 'time')} in the last ${recent.minutes} minutes`,
-      short: 'clients are not accepted',
       detail: byReason(refused),
     });
   if (stalled.length > 0)
     yield problem('clients_stall', [], {
       title: `${counted(total(stalled), 'stream')} ended in the last ${recent.minutes} minutes because clients did not read`,
-      short: 'clients do not read',
     });
 }
 
@@ -426,7 +412,6 @@ function heavyPeers({ status, facts }: ProblemFacts): Problems {
     .map(({ key, connections, streams: open, heldBytes }) =>
       problem('peer_heavy', [key], {
         title: `${shorten(key, 200)} is throttled: it asks for more than its share of work`,
-        short: 'a peer asks for more than its share of work',
         detail: `${counted(connections, 'connection')}, ${counted(open, 'stream')}, ${formatBytes(Number(heldBytes))} held for it alone`,
       }),
     );
@@ -435,7 +420,7 @@ function heavyPeers({ status, facts }: ProblemFacts): Problems {
 function* busy({ facts: { recent } }: ProblemFacts): Problems {
   if (recent.lagMs <= bounds.lagMs) return;
   const title = `A process of the relay is busy: events wait for ${(recent.lagMs / 1000).toFixed(1)} s`;
-  yield problem('busy', [], { title, short: 'the relay is busy' });
+  yield problem('busy', [], { title });
 }
 
 function ambiguous({ status }: ProblemFacts): Problems {
@@ -466,7 +451,6 @@ function* frozen({ status: { rollout } }: ProblemFacts): Problems {
     const scopes = causes.size === 1 ? [[]] : own.map(({ type }) => scopeFlags(type, upstream));
     yield problem('frozen', [key], {
       title: `Frozen: ${what}`,
-      short: `${what} ${types.length === 1 ? 'is' : 'are'} frozen`,
       detail: `${shorten(reason, 300)}; by ${shorten(operator, 200)}`,
       since: own.map(({ since }) => since).toSorted()[0] ?? '',
       commands: scopes.map((flags) => command('distributary unfreeze', ...flags, '--reason', '…')),
@@ -487,7 +471,6 @@ function* discarded({ facts }: ProblemFacts): Problems {
   const until = 'over when the upstream sends something else';
   yield problem('discarded', [], {
     title: 'A discarded change is still what the upstream sends',
-    short: `${counted(names, 'name')} ${names === 1 ? 'was' : 'were'} discarded`,
     detail: [what, why, until].filter((part) => part !== '').join('; '),
     commands: ['distributary diff --pending'],
     upstream: upstreams.length === 1 ? upstream : '',
@@ -499,7 +482,6 @@ function warnings({ status }: ProblemFacts): Problems {
   return status.warnings.map((warning) =>
     problem('configuration_dangerous', [warning], {
       title: 'The configuration is accepted with a warning',
-      short: 'the configuration has a warning',
       detail: shorten(warning, 400),
     }),
   );
@@ -544,7 +526,6 @@ function rejections({ classes }: ProblemFacts): Problems {
     return problem('clients_reject', [key], {
       ...concerned,
       title: `${whoText(concerned)} ${verb} ${shorten(type, 80)} ${shorten(what, 120)}`,
-      short: `${counted(clients, 'client')} ${verb} ${shorten(type, 40)}${name === '' ? '' : ` ${shorten(what, 60)}`}`,
       detail: `${errorText(error, 300)}${version}`,
       commands: [
         name === '' ? '' : command('distributary history', '--type', type, '--name', name),
@@ -572,7 +553,6 @@ function silent({ classes }: ProblemFacts): Problems {
     return problem('clients_silent', [type], {
       ...concerned,
       title: `${whoText(concerned)} ${have} not acknowledged ${shorten(type, 80)}`,
-      short: `${counted(clients, 'client')} ${have} not acknowledged ${shorten(type, 80)}`,
       commands: [command('distributary clients', '--type', type, '--state', 'STALE')],
       type,
     });
@@ -612,7 +592,6 @@ function missing({ classes }: ProblemFacts): Problems {
       ...concerned,
       severity: first.elsewhere ? 'warning' : 'info',
       title: `${whoText(concerned)} ${get} no ${shorten(type, 80)} ${all}${why}`,
-      short: `${counted(clients, 'client')} ${get} no ${shorten(type, 40)} ${listed[0] ?? ''}${names.length > 1 ? ' …' : ''}`,
       commands: [
         first.name === WILDCARD || isGlob(first.name)
           ? command('distributary resources', '--type', type, ...globFlags(first.name))

@@ -81,7 +81,9 @@ export type ResourcesQuery = ReturnType<typeof resourcesQuery>;
 
 export function resourcesQuery({ type, namePrefix, pageSize, pageToken }: Request<'listResources'>) {
   const size = pageSize === 0 ? longestPage : Math.min(pageSize, longestPage);
-  return { type: optionalType(type), namePrefix, pageSize: size, pageToken };
+  if (!/^\d{0,15}$/.test(pageToken))
+    throw invalid(`page_token: ${expectedText('the next_page_token of an answer', pageToken)}`);
+  return { type: optionalType(type), namePrefix, pageSize: size, offset: Number(pageToken) };
 }
 
 export type ResourceQuery = ReturnType<typeof resourceQuery>;

@@ -4,7 +4,6 @@ import type { CachedResource } from '../cache/cached-resource.ts';
 import type { ListedClient } from '../downstream/services.ts';
 import {
   type GetResourceResponseSchema,
-  type NackStatus,
   ResourceSummarySchema,
   type ResourceVariant,
   ResourceVariantSchema,
@@ -27,51 +26,45 @@ import { internParameters, type Parameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import type { HeldVariant } from '../model/rollout.ts';
 import type { Rejection } from '../model/subscription.ts';
-import { expectedText, quote } from '../model/text.ts';
+import { quote } from '../model/text.ts';
 import { type Pace, sortedInSlices, type TimeSlices } from '../model/time-slices.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { typeInfo } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import type { Relay } from '../relay.ts';
-import { invalid, rpcError } from '../wire/connect.ts';
+import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { redactedJson } from '../wire/redaction.ts';
 import { Listed, nextOffset } from './answers.ts';
 import { canonicalGiven, type MatchesQuery, type ResourceQuery, type ResourcesQuery } from './requests.ts';
 import type { Answer, Plain } from './service.ts';
 
-/** What is cached, in pages, by type and name. INVALID_ARGUMENT: the page token is not one of its own. */
+/** What is cached, in pages, by type and name. */
 export function listResources(
   relay: Relay,
-  { type: only, pageToken, pageSize, namePrefix }: ResourcesQuery,
+  { type: only, offset, pageSize, namePrefix }: ResourcesQuery,
   slices: TimeSlices,
 ): Promise<Answer<'listResources'>> {
-  const after = readToken(pageToken);
-  if (after === undefined) {
-    throw invalid(`page_token: ${expectedText('the next_page_token of an answer', pageToken)}`);
-  }
   return slices.run(async (pace) => {
     const found: { type: string; name: string; cached: CachedResource }[] = [];
     for (const [url, table] of relay.store.tables) {
       const type = typeInfo(url).short;
-      if ((only !== undefined && url !== only) || type < after[0]) continue;
+      if (only !== undefined && url !== only) continue;
       for (const [name, cached] of table.resources) {
         await pace.yieldIfDue();
-        if (!name.startsWith(namePrefix) || cached.variants.size === 0) continue;
-        if (compare([type, name], after) > 0) found.push({ type, name, cached });
+        if (name.startsWith(namePrefix) && cached.variants.size > 0) found.push({ type, name, cached });
       }
     }
-    const rest = await sortedInSlices(found, (a, b) => compare([a.type, a.name], [b.type, b.name]), pace);
-    const rows = Iterator.from(rest.slice(0, pageSize)).map(({ cached, ...of }) =>
+    const all = await sortedInSlices(found, byTypeAndName, pace);
+    const rows = Iterator.from(all.slice(offset, offset + pageSize)).map(({ cached, ...of }) =>
       create(ResourceSummarySchema, {
         ...of,
         variants: [...cached.variants.values().map(variantSummary)],
       }),
     );
     return new Listed({}, { field: 'resources', rows }, (written) => {
-      const last = written < rest.length ? rest[written - 1] : undefined;
-      const token = last && Buffer.from(JSON.stringify([last.type, last.name])).toString('base64url');
-      return { nextPageToken: token ?? '' };
+      const next = nextOffset(offset, written, all.length);
+      return { nextPageToken: next === 0 ? '' : String(next) };
     });
   });
 }
@@ -85,7 +78,7 @@ const versionsOf = ({ type, version, deltaVersion }: Pick<Variant, 'type' | 'ver
 /** Of what a client has rejected, where that is one variant. */
 export function rejectedVersions({
   variant,
-}: Rejection): Pick<Plain<NackStatus>, 'content' | 'controlPlaneVersion'> {
+}: Rejection): Pick<Plain<ClassProblem>, 'content' | 'controlPlaneVersion'> {
   if (variant === undefined) return {};
   const { content, version } = versionsOf(variant);
   return {
@@ -120,22 +113,11 @@ export const variantId = (held: Pick<HeldVariant, 'variant'>, asked: ResourceNam
 export const nameOf = ({ variant }: Pick<HeldVariant, 'variant'>, asked: ResourceName): string =>
   variant.name === asked ? '' : variant.name;
 
-function compare(a: readonly [string, string], b: readonly [string, string]): number {
-  if (a[0] !== b[0]) return a[0] < b[0] ? -1 : 1;
-  return a[1] === b[1] ? 0 : a[1] < b[1] ? -1 : 1;
-}
+type Named = Readonly<Record<'type' | 'name', string>>;
 
-function readToken(token: string): readonly [string, string] | undefined {
-  if (token === '') return ['', ''];
-  try {
-    const value: unknown = JSON.parse(Buffer.from(token, 'base64url').toString());
-    if (!Array.isArray(value)) return undefined;
-    const type: unknown = value[0];
-    const name: unknown = value[1];
-    return typeof type === 'string' && typeof name === 'string' ? [type, name] : undefined;
-  } catch {
-    return undefined;
-  }
+function byTypeAndName(a: Named, b: Named): number {
+  if (a.type !== b.type) return a.type < b.type ? -1 : 1;
+  return a.name < b.name ? -1 : 1;
 }
 
 type Answered = Listed<typeof GetResourceResponseSchema>;

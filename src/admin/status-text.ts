@@ -1,29 +1,12 @@
-import type {
-  Client,
-  ClientTypeState,
-  ListClientsResponse,
-  StatusResponse,
-  UpstreamStatus,
-} from '../gen/distributary/admin/v1/admin_pb.ts';
-import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { StatusResponse, UpstreamStatus } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { RolloutStatus, WaveStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
 import { counted, errorLine, printable, shorten } from '../model/text.ts';
-import { WILDCARD } from '../model/transaction.ts';
 import { ago, canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
-import { missingText } from '../observe/missing-text.ts';
 import { lasting, readyText, sentence } from '../observe/problems.ts';
-import {
-  type Column,
-  type Painted,
-  painted,
-  stateCell,
-  textTable,
-  type View,
-  wrapped,
-} from '../observe/text-table.ts';
+import { type Painted, painted, textTable, type View, wrapped } from '../observe/text-table.ts';
 import type { Plain } from './service.ts';
 
-/* What `status` and `clients` print, and the page shows where there are no scripts. */
+/* What `status` prints, and the page shows where there are no scripts. */
 
 /** `now` is milliseconds since the epoch. */
 export function statusText(response: Plain<StatusResponse>, now: number, view: View): string {
@@ -231,107 +214,3 @@ const muchHeld = 16 << 20;
 const muchWork = 50;
 
 const since = (time: string, now: number): string => ago(time, now) ?? 'an unknown time';
-
-/** `missing`: what classes of clients lack, and why. `now` is milliseconds since the epoch. */
-export function clientsText(
-  { clients: listed, total, matching, noAnswer }: Plain<ListClientsResponse>,
-  missing: readonly Plain<ClassProblem>[],
-  view: View,
-  now: number,
-): string {
-  const silent = noAnswer === undefined ? '' : `\nIncomplete: ${noAnswer}.`;
-  if (listed.length === 0) {
-    const none =
-      total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
-    return none + silent;
-  }
-  const table = textTable(listed.toSorted(byUrgency), columnsOf(missing, now), view);
-  const rest = matching - listed.length;
-  const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
-  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
-}
-
-/** The worst first. */
-const urgency = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT', 'SYNCED'];
-
-/** How the type stands that stands worst; empty without types. */
-function worstOf({ types }: Plain<Client>): string {
-  return urgency.find((state) => types.some((type) => type.state === state)) ?? '';
-}
-
-function byUrgency(a: Plain<Client>, b: Plain<Client>): number {
-  const difference = urgency.indexOf(worstOf(a)) - urgency.indexOf(worstOf(b));
-  if (difference !== 0) return difference;
-  const [left, right] = [a.node?.id ?? '', b.node?.id ?? ''];
-  return left < right ? -1 : Number(left > right);
-}
-
-/** Rare: nobody polls, nothing waits. */
-const columnsOf = (
-  missing: readonly Plain<ClassProblem>[],
-  now: number,
-): readonly Column<Plain<Client>>[] => [
-  ['CLIENT', 'id'],
-  ['NODE', ({ node }) => node?.id ?? ''],
-  ['CLUSTER', ({ node }) => node?.cluster ?? '', 'wide'],
-  ['PEER', 'peer', 'wide'],
-  ['PROTOCOL', 'transport', 'wide'],
-  ['LAST POLL', (client) => agoText(lastPollOf(client), now), 'rare'],
-  ['WAVE', waveText, 'wide', 'rare'],
-  ['STATE', (client) => stateCell(worstOf(client))],
-  ['TYPES', ({ types }) => statesText(types)],
-  ['ANSWERED WITH', versionsText, 'wide', 'rare'],
-  [
-    'WHY',
-    (client) => client.types.find(({ state }) => state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
-  ],
-];
-
-/** `2 ACCEPTED`; empty: nothing waits for it. */
-function waveText({ wave: at }: Plain<Client>): string {
-  if (at === undefined) return '';
-  const { wave, waves, answer } = at;
-  return `${wave > waves ? 'everybody' : wave} ${answer}`.trimEnd();
-}
-
-export const isMissing = ({ state }: Plain<ClientTypeState>): boolean => state === 'MISSING';
-
-/** `web: no variant matches; env=prod has one`: of the first type, and how many more there are. */
-function whyMissing({ class: of, types }: Plain<Client>, missing: readonly Plain<ClassProblem>[]): string {
-  const lacking = new Set(types.filter(isMissing).map(({ type }) => type));
-  const [first, ...rest] = missing.filter((one) => one.class === of && lacking.has(one.type));
-  if (first === undefined) return '';
-  const { type, name } = first;
-  const more = rest.length === 0 ? '' : `, and ${counted(rest.length, 'more name')}`;
-  return `no ${name === WILDCARD ? `${type} *` : name}: ${missingText(first)}${more}`;
-}
-
-/** Empty: it has a stream. Times are RFC 3339 in UTC, so their order is that of the texts. */
-const lastPollOf = ({ types }: Plain<Client>): string =>
-  types
-    .map(({ lastPoll }) => lastPoll)
-    .toSorted()
-    .at(-1) ?? '';
-
-function agoText(time: string, now: number): string {
-  const text = ago(time, now);
-  return text === undefined ? '' : `${text} ago`;
-}
-
-/** Of what polls, `cds 7@1f0c, eds 7@88a2`. */
-const versionsText = ({ types }: Plain<Client>): string =>
-  types
-    .filter(({ lastPoll, version }) => lastPoll !== '' && version !== '')
-    .map(({ type, version }) => `${type} ${version}`)
-    .join(', ');
-
-/** `rds ERROR, eds STALE, cds lds`: those without a word are acknowledged. */
-function statesText(types: readonly Plain<ClientTypeState>[]): string {
-  return urgency
-    .flatMap((state) => {
-      const names = types.filter((type) => type.state === state).map(({ type }) => type);
-      if (names.length === 0) return [];
-      return state === 'SYNCED' ? names.join(' ') : `${names.join(' ')} ${state}`;
-    })
-    .join(', ');
-}

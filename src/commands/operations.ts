@@ -8,7 +8,9 @@ import { textTable, type View } from '../observe/text-table.ts';
 import {
   type Command,
   count,
+  type Definition,
   duration,
+  type Flags,
   oneOf,
   required,
   text,
@@ -26,20 +28,19 @@ const flags = {
 } as const;
 
 /** One command: what it tells of itself, what it asks, and what it prints of the answer. */
-const operation = <Response extends Message>(
-  about: Pick<Command, 'does'> & { readonly name: string; readonly about: string },
-  ask: (rpc: AdminClient['rpc'], request: ValuesOf<typeof flags>) => Promise<Response>,
-  text: (response: Response) => string,
+const operation = <Response extends Message, const Declared extends Flags = typeof flags>(
+  about: Pick<Definition<Declared>, 'name' | 'does' | 'about' | 'flags'> & { readonly exit?: string },
+  ask: (rpc: AdminClient['rpc'], request: ValuesOf<Declared>) => Promise<Response>,
+  text: (response: Response, request: ValuesOf<Declared>) => string,
 ): Command =>
   relayCommand({
-    ...about,
-    flags,
     exit: '0, or 1 if the relay refuses, with the reason on stderr.',
+    ...about,
     ask:
       (request) =>
       async ({ rpc }) => {
         const response = await ask(rpc, request);
-        return answer(response, () => text(response));
+        return answer(response, () => text(response, request));
       },
   });
 
@@ -49,6 +50,7 @@ export const freeze = operation(
     does: 'freezes changes: clients keep what they have, until unfreeze',
     about: `Freezes changes: every client keeps what it has until unfreeze. Without --upstream and --type this applies
 to everything, endpoints too. New resources still come through.`,
+    flags,
   },
   (rpc, request) => rpc.freeze(request),
   () => 'frozen',
@@ -60,28 +62,24 @@ export const unfreeze = operation(
     does: 'ends a freeze',
     about: `Ends a freeze: give the --upstream and --type that were frozen, or neither to end all freezes. Changes made meanwhile go
 through the rollout.`,
+    flags,
   },
   (rpc, request) => rpc.unfreeze(request),
   ({ pending }) => `unfrozen; ${counted(pending, 'name')} pending`,
 );
 
-export const promote = relayCommand({
-  name: 'promote',
-  does: 'ends the wave of a change now',
-  about: `Ends the wave that a change is in now (rollout.waves): it goes to the next wave, or to everybody after the last one. With
+export const promote = operation(
+  {
+    name: 'promote',
+    does: 'ends the wave of a change now',
+    about: `Ends the wave that a change is in now (rollout.waves): it goes to the next wave, or to everybody after the last one. With
 mode: MANUAL each wave waits for this. What is held is not promoted: release or discard it.`,
-  flags: { ...flags, wave: count('N', 'only what is in this wave: twice by accident ends it once', 0) },
-  exit: '0, or 1 if the relay refuses, with the reason on stderr.',
-  ask:
-    (request) =>
-    async ({ rpc }) => {
-      const response = await rpc.promote(request);
-      const { promoted, wave, waves } = response;
-      const isLast = wave >= waves ? ', everybody gets it' : '';
-      const text = `promoted: ${counted(promoted, 'name')}; wave ${wave} of ${waves} is over${isLast}`;
-      return answer(response, () => text);
-    },
-});
+    flags: { ...flags, wave: count('N', 'only what is in this wave: twice by accident ends it once', 0) },
+  },
+  (rpc, request) => rpc.promote(request),
+  ({ promoted, wave, waves }) =>
+    `promoted: ${counted(promoted, 'name')}; wave ${wave} of ${waves} is over${wave >= waves ? ', everybody gets it' : ''}`,
+);
 
 export const release = operation(
   {
@@ -89,6 +87,7 @@ export const release = operation(
     does: 'gives everybody the change that only canaries have',
     about: `Gives everybody the change that only canaries have, whatever they answer, and makes the removals that were held
 back because they are too many at once (max_removal_percent).`,
+    flags,
   },
   (rpc, request) => rpc.release(request),
   ({ released }) => `released: ${counted(released, 'name')}`,
@@ -99,27 +98,25 @@ export const discard = operation(
     name: 'discard',
     does: 'drops the change that only canaries have',
     about: `Drops the change that only canaries have: they go back to what everybody has. The next change from upstream is judged anew.`,
+    flags,
   },
   (rpc, request) => rpc.discard(request),
   ({ discarded }) => `discarded: ${counted(discarded, 'name')}`,
 );
 
-export const rollback = relayCommand({
-  name: 'rollback',
-  does: 'gives everybody the gated types as they were after a revision',
-  about: `Gives everybody the gated types as they were after a revision, and freezes them until unfreeze, whatever
+export const rollback = operation(
+  {
+    name: 'rollback',
+    does: 'gives everybody the gated types as they were after a revision',
+    about: `Gives everybody the gated types as they were after a revision, and freezes them until unfreeze, whatever
 upstream sends.`,
-  flags: { to: required(count('REV', 'a revision (see history)', 0)), ...flags },
-  exit: '0; 1 with the reason on stderr, and nothing has changed.',
-  ask:
-    (request) =>
-    async ({ rpc }) => {
-      const response = await rpc.rollback(request);
-      const { changed, revision } = response;
-      const text = `rolled back to revision ${request.to}: ${counted(changed, 'resource')} changed (revision ${revision}); frozen until unfreeze`;
-      return answer(response, () => text);
-    },
-});
+    flags: { to: required(count('REV', 'a revision (see history)', 0)), ...flags },
+    exit: '0; 1 with the reason on stderr, and nothing has changed.',
+  },
+  (rpc, request) => rpc.rollback(request),
+  ({ changed, revision }, { to }) =>
+    `rolled back to revision ${to}: ${counted(changed, 'resource')} changed (revision ${revision}); frozen until unfreeze`,
+);
 
 export const check = relayCommand({
   name: 'check',

@@ -4,7 +4,6 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { printable } from '../model/text.ts';
 import { parseAddress } from '../wire/address.ts';
 import { explainError } from '../wire/node-error.ts';
-import { parseCertificates } from '../wire/tls-material.ts';
 import { defineCommand, file, required, text, toggle, UsageError, type ValuesOf } from './command.ts';
 import { flagNames, wholePair } from './context.ts';
 import { readPemFiles } from './relay-command.ts';
@@ -49,6 +48,9 @@ type Given = ValuesOf<typeof flags>;
 const isTls = (given: Given): boolean =>
   given.tls || [given['server-name'], given.ca, given.cert, given.key].some((one) => one !== '');
 
+/** With TLS 1.3 the other end often does not say what it lacks. */
+const hint = '; if it requires a client certificate, give --cert and --key';
+
 async function reachTcp(host: string, port: number): Promise<Result<string>> {
   const socket = connectTcp(port, host);
   const connected = await outcome(socket, 'connect', patienceMs);
@@ -88,25 +90,13 @@ async function reachTls(
     if (!socket.authorized) return fail(`the certificate is not trusted: ${explainError({ code })}`);
     const refused = await outcome(socket.resume(), 'timeout', secondThoughtsMs);
     if (refused !== undefined)
-      return fail(
-        `the connection ends after the TLS handshake: ${refused}${ownCertificate(given, files.value.cert)}`,
-      );
+      return fail(`the connection ends after the TLS handshake: ${refused}${given.cert === '' ? hint : ''}`);
     const version = socket.getProtocol() ?? 'TLS';
     const speaks = socket.alpnProtocol === 'h2' ? 'and HTTP/2' : 'but without HTTP/2 (ALPN h2)';
     return ok(`accepts connections with ${version} ${speaks}; its certificate is trusted`);
   } finally {
     socket.destroy();
   }
-}
-
-/** With TLS 1.3 the other end often does not say what it has against the client certificate. */
-function ownCertificate({ cert }: Given, pem: Buffer | undefined): string {
-  if (pem === undefined) return '; if it requires a client certificate, give --cert and --key';
-  const read = parseCertificates(pem.toString('latin1'), cert);
-  const until = read.ok ? read.value[0]?.validToDate : undefined;
-  return until !== undefined && until < new Date()
-    ? `; --cert ${cert} has expired: it was valid until ${until.toISOString()}`
-    : '';
 }
 
 /** Undefined: the event came; else why it did not. */

@@ -219,13 +219,15 @@ function explainFailure({ url, anonymous }: AdminClient, error: unknown): string
   return `cannot reach the relay's admin listener at ${url}: ${explainError(cause)}${hint}`;
 }
 
+/** Moves the cursor home and clears the screen. */
+const clear = '\u001B[H\u001B[2J';
+
 /**
- * Shows what `read` gives, over and over, until Ctrl-C. A terminal is cleared each time and shows what fits; elsewhere
- * each text is written once, until it changes. The first failure is the caller's; later ones are shown, because the relay
- * may come back.
+ * Shows what `read` gives whenever it has changed, until Ctrl-C: on a terminal what fits, after clearing it. The first failure
+ * is the caller's; later ones are shown, because the relay may come back.
  */
 async function watch(
-  terminal: Terminal,
+  { out, screen }: Terminal,
   read: () => Promise<string>,
   explain: (error: unknown) => string,
 ): Promise<0> {
@@ -233,31 +235,15 @@ async function watch(
   const { signal } = interrupted;
   try {
     let shown = '';
-    let text = await read();
-    while (!signal.aborted) {
-      if (terminal.screen !== undefined || text !== shown) show(terminal, text);
+    for (let text = await read(); !signal.aborted; ) {
+      const fitting = text.split('\n').slice(0, screen && Math.max(1, screen.rows() - 1));
+      if (text !== shown) out(`${screen === undefined ? '' : clear}${fitting.join('\n')}\n`);
       shown = text;
       await wait(intervalMs, undefined, { signal }).catch(() => {});
-      if (signal.aborted) break;
-      text = await read().catch(explain);
+      if (!signal.aborted) text = await read().catch(explain);
     }
     return 0;
   } finally {
     interrupted.release();
   }
-}
-
-/** Moves the cursor home and clears the screen. */
-const clear = '\u001B[H\u001B[2J';
-
-function show({ screen, out }: Terminal, text: string): void {
-  if (screen === undefined) {
-    out(`${text}\n`);
-    return;
-  }
-  const lines = text.split('\n');
-  const room = Math.max(2, screen.rows()) - 1;
-  const rest = lines.length - room + 1;
-  const fitting = lines.length <= room ? lines : [...lines.slice(0, room - 1), `and ${rest} more lines`];
-  out(`${clear}${fitting.join('\n')}\n`);
 }

@@ -102,21 +102,12 @@ marks as sensitive, are left out.`,
 
 /** The RPC's answer, with the resources themselves in the place of their JSON. */
 function jsonOf({ variants }: GetResourceResponse): unknown {
-  const shown = variants.map(
-    ({ constraints, content, version, bytes, since, upstream, state, error, omitted, json }) => ({
-      constraints,
-      content,
-      version,
-      bytes,
-      since,
-      upstream,
-      state,
-      error,
-      omitted,
+  return {
+    variants: variants.map(({ $typeName: _name, $unknown: _unknown, json, ...rest }) => ({
+      ...rest,
       resource: bodyOf(json),
-    }),
-  );
-  return { variants: shown };
+    })),
+  };
 }
 
 /** One YAML document for each variant. What is no part of the resource is a comment. */

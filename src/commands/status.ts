@@ -1,11 +1,21 @@
-import { clientsText, isMissing, statusText } from '../admin/status-text.ts';
-import type { ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import { statusText } from '../admin/status-text.ts';
+import type { Client, ClientTypeState, ListClientsResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
+import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import { clientStates } from '../model/subscription.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
-import { errorShare, perSecond } from '../observe/format.ts';
+import { WILDCARD } from '../model/transaction.ts';
+import { ago, errorShare, perSecond } from '../observe/format.ts';
+import { missingText } from '../observe/missing-text.ts';
 import { parametersLabel, sentence, worstOf } from '../observe/problems.ts';
-import { type Painted, painted, textTable, type View } from '../observe/text-table.ts';
+import {
+  type Column,
+  type Painted,
+  painted,
+  stateCell,
+  textTable,
+  type View,
+} from '../observe/text-table.ts';
 import { count, oneOf, text, toggle, type } from './command.ts';
 import { answer, everyPart, relayCommand } from './relay-command.ts';
 
@@ -25,10 +35,10 @@ export const status = relayCommand({
       const { clients, pollingClients, problems, moreProblems } = response;
       if (!check) return answer(response, (view) => statusText(response, Date.now(), view));
       const { word, code } = checked[worstOf(problems)];
-      // An alert is read where nobody can ask for more: it says which clients, and why.
-      const whole = problems.map(({ severity, title, short, classes, since: from, detail }) => ({
+      // An alert is read where nobody can ask for more: it says why.
+      const whole = problems.map(({ severity, short, since: from, detail }) => ({
         severity,
-        short: classes.length > 0 ? title : short,
+        short,
         since: from,
         why: errorLine(detail, longestReason),
       }));
@@ -91,6 +101,107 @@ three of its own intervals; tap does not show polls.`,
       return answer(response, text);
     },
 });
+
+/** `missing`: what classes of clients lack, and why. `now` is milliseconds since the epoch. */
+function clientsText(
+  { clients: listed, total, matching, noAnswer }: ListClientsResponse,
+  missing: readonly ClassProblem[],
+  view: View,
+  now: number,
+): string {
+  const silent = noAnswer === undefined ? '' : `\nIncomplete: ${noAnswer}.`;
+  if (listed.length === 0) {
+    const none =
+      total === 0 ? 'no client is connected' : `no client matches (${counted(total, 'client')} in all)`;
+    return none + silent;
+  }
+  const table = textTable(listed.toSorted(byUrgency), columnsOf(missing, now), view);
+  const rest = matching - listed.length;
+  const shown = matching === total ? counted(total, 'client') : `${matching} of ${counted(total, 'client')}`;
+  return `${table}\n\n${shown}${rest > 0 ? `, ${rest} not shown` : ''}${silent}`;
+}
+
+/** The worst first. */
+const urgency = ['ERROR', 'MISSING', 'STALE', 'NOT_SENT', 'SYNCED'];
+
+/** How the type stands that stands worst; empty without types. */
+function worstStateOf({ types }: Client): string {
+  return urgency.find((state) => types.some((type) => type.state === state)) ?? '';
+}
+
+function byUrgency(a: Client, b: Client): number {
+  const difference = urgency.indexOf(worstStateOf(a)) - urgency.indexOf(worstStateOf(b));
+  if (difference !== 0) return difference;
+  const [left, right] = [a.node?.id ?? '', b.node?.id ?? ''];
+  return left < right ? -1 : Number(left > right);
+}
+
+/** Rare: nobody polls, nothing waits. */
+const columnsOf = (missing: readonly ClassProblem[], now: number): readonly Column<Client>[] => [
+  ['CLIENT', 'id'],
+  ['NODE', ({ node }) => node?.id ?? ''],
+  ['CLUSTER', ({ node }) => node?.cluster ?? '', 'wide'],
+  ['PEER', 'peer', 'wide'],
+  ['PROTOCOL', 'transport', 'wide'],
+  ['LAST POLL', (client) => agoText(lastPollOf(client), now), 'rare'],
+  ['WAVE', waveText, 'wide', 'rare'],
+  ['STATE', (client) => stateCell(worstStateOf(client))],
+  ['TYPES', ({ types }) => statesText(types)],
+  ['ANSWERED WITH', versionsText, 'wide', 'rare'],
+  [
+    'WHY',
+    (client) => client.types.find(({ state }) => state === 'ERROR')?.lastNack ?? whyMissing(client, missing),
+  ],
+];
+
+/** `2 ACCEPTED`; empty: nothing waits for it. */
+function waveText({ wave: at }: Client): string {
+  if (at === undefined) return '';
+  const { wave, waves, answer } = at;
+  return `${wave > waves ? 'everybody' : wave} ${answer}`.trimEnd();
+}
+
+const isMissing = ({ state }: ClientTypeState): boolean => state === 'MISSING';
+
+/** `web: no variant matches; env=prod has one`: of the first type, and how many more there are. */
+function whyMissing({ class: of, types }: Client, missing: readonly ClassProblem[]): string {
+  const lacking = new Set(types.filter(isMissing).map(({ type }) => type));
+  const [first, ...rest] = missing.filter((one) => one.class === of && lacking.has(one.type));
+  if (first === undefined) return '';
+  const { type, name } = first;
+  const more = rest.length === 0 ? '' : `, and ${counted(rest.length, 'more name')}`;
+  return `no ${name === WILDCARD ? `${type} *` : name}: ${missingText(first)}${more}`;
+}
+
+/** Empty: it has a stream. Times are RFC 3339 in UTC, so their order is that of the texts. */
+const lastPollOf = ({ types }: Client): string =>
+  types
+    .map(({ lastPoll }) => lastPoll)
+    .toSorted()
+    .at(-1) ?? '';
+
+function agoText(time: string, now: number): string {
+  const text = ago(time, now);
+  return text === undefined ? '' : `${text} ago`;
+}
+
+/** Of what polls, `cds 7@1f0c, eds 7@88a2`. */
+const versionsText = ({ types }: Client): string =>
+  types
+    .filter(({ lastPoll, version }) => lastPoll !== '' && version !== '')
+    .map(({ type, version }) => `${type} ${version}`)
+    .join(', ');
+
+/** `rds ERROR, eds STALE, cds lds`: those without a word are acknowledged. */
+function statesText(types: readonly ClientTypeState[]): string {
+  return urgency
+    .flatMap((state) => {
+      const names = types.filter((type) => type.state === state).map(({ type }) => type);
+      if (names.length === 0) return [];
+      return state === 'SYNCED' ? names.join(' ') : `${names.join(' ')} ${state}`;
+    })
+    .join(', ');
+}
 
 export const load = relayCommand({
   name: 'load',

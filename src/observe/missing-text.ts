@@ -1,19 +1,10 @@
 import type { ClassProblem } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { NearParameters } from '../model/nearest-parameters.ts';
-import { counted, printable, shorten } from '../model/text.ts';
-import { parametersLabel } from './problems.ts';
+import { shorten } from '../model/text.ts';
 
 export const notAllowed = 'xds.authorization does not allow it';
 
-type Missing = Pick<ClassProblem, 'type' | 'name' | 'parameters' | 'clients'>;
 type Why = Pick<ClassProblem, 'why' | 'nearest' | 'otherClasses'>;
-
-/** `1 client with env=prd gets no rds web: no variant matches; env=prod has one; 3 other classes have one`. */
-export function missingSentence({ type, name, parameters, clients, ...why }: Missing & Why): string {
-  const who = `${counted(clients, 'client')} with ${shorten(parametersLabel(parameters), 120)}`;
-  const verb = clients === 1 ? 'gets' : 'get';
-  return printable(`${who} ${verb} no ${shorten(`${type} ${name}`, 200)}: ${missingText(why)}`);
-}
 
 /** `no variant matches; env=prod has one; 3 other classes have one`. */
 export const missingText = ({ why, nearest, otherClasses }: Why): string =>

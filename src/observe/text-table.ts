@@ -74,8 +74,8 @@ const shortColumn = 24;
 const narrowestColumn = 8;
 
 /**
- * Columns as wide as their widest cell, two spaces apart; no trailing spaces. Where a terminal has no room for that, the
- * last column goes on in the next line, or has lines of its own; then the widest columns lose the middle of their cells.
+ * Columns as wide as their widest cell, two spaces apart; no trailing spaces. Where a terminal has no room for that, a long
+ * last column has lines of its own; then the widest columns lose the middle of their cells.
  */
 export function textTable<Row>(
   rows: readonly Row[],
@@ -98,15 +98,6 @@ export function textTable<Row>(
   if ((longest.at(-1) ?? 0) <= shortColumn) {
     const fitted = fitting(widths, columns);
     return drawn(fitted, (text, at) => elided(text, fitted[at]));
-  }
-  const room = columns - widthOf(widths.slice(0, -1)) - 2;
-  if (room >= columns / 3) {
-    const start = ' '.repeat(columns - room);
-    const cut: Cut = (text, column) =>
-      column < widths.length - 1
-        ? elided(text, widths[column])
-        : wrapped(wordsWithin(text, room), room, 0).replaceAll('\n', `\n${start}`);
-    return drawn(widths, cut);
   }
   const fitted = fitting(widths.slice(0, -1), columns);
   const cut: Cut = (text, column) => elided(text, fitted[column]);

@@ -2,29 +2,12 @@ import { setImmediate } from 'node:timers/promises';
 import { expect } from 'chai';
 import { waveClients } from '../../src/admin/client-list.ts';
 import { fleetSurvey } from '../../src/admin/fleet-survey.ts';
-import { localClients } from '../../src/admin/local-clients.ts';
-import { LoadView } from '../../src/load/load-view.ts';
 import { systemClock } from '../../src/model/clock.ts';
 import { Pace, TimeSlices } from '../../src/model/time-slices.ts';
-import { Accounts } from '../../src/wire/accounts.ts';
 import { InMemoryRelay, node } from '../support/in-memory-relay.ts';
 
 function setUp() {
   const lab = new InMemoryRelay();
-  const bounds = { heldPerPeer: 1, held: 1, workPerSecond: 500, changesPerSecond: 1 };
-  const accounts = new Accounts(lab.clock, () => bounds);
-  const process = {
-    relay: lab.relay,
-    accounts,
-    loadReports: { view: new LoadView(lab.clock) },
-    fleet: { standing: () => undefined },
-  };
-  const rules = { waves: [], reached: new Map<string, number>(), named: new Set<string>() };
-  const clients = localClients(
-    process,
-    () => Promise.reject(new Error('not asked')),
-    () => rules,
-  );
   /** A stream that has rejected each of these endpoints alone (protocol §3.12). */
   const rejects = (names: readonly string[]): void => {
     const client = lab.delta();
@@ -34,7 +17,7 @@ function setUp() {
     for (let open = client.received(); open.length > 0; client.readOne(), open = client.received())
       for (const response of open) client.nack('eds', response);
   };
-  return { lab, clients, rejects };
+  return { lab, rejects };
 }
 
 const namesOf = (count: number): readonly string[] => Array.from({ length: count }, (_, at) => `name-${at}`);
@@ -50,14 +33,12 @@ async function turnsUntil(answer: Promise<unknown>): Promise<number> {
   return turns;
 }
 
-describe('rejections in the status', () => {
+describe('rejections of clients', () => {
   it('are looked at in slices, however many one stream has', async () => {
-    const { lab, clients, rejects } = setUp();
+    const { lab, rejects } = setUp();
     const names = namesOf(3000);
     lab.full('eds', Object.fromEntries(names.map((name) => [name, '1'])));
     rejects(names);
-    const turns = await turnsUntil(Promise.resolve(clients.status()));
-    expect(turns).to.be.above(2);
     const survey = fleetSurvey(lab.relay, new TimeSlices(systemClock), lab.clock);
     expect(await turnsUntil(survey())).to.be.above(2);
   });
@@ -71,19 +52,5 @@ describe('rejections in the status', () => {
     const counted = waveClients(streams, waveOf, new Pace(systemClock));
     expect(await turnsUntil(counted)).to.be.above(2);
     expect((await counted)[0]).to.include({ clients: 50, accepted: 50 });
-  });
-
-  it('the newest are listed, each with how many clients have it', async () => {
-    const { lab, clients, rejects } = setUp();
-    const names = namesOf(2500);
-    lab.full('eds', Object.fromEntries([...names, 'late'].map((name) => [name, '1'])));
-    rejects(names);
-    lab.clock.advance(1000);
-    rejects(['late']);
-    rejects(['late']);
-    const { nacks, rejectingClients } = await clients.status();
-    expect(rejectingClients).to.equal(3);
-    expect(nacks).to.have.length(100);
-    expect(nacks[0]).to.include({ name: 'late', clients: 2 });
   });
 });

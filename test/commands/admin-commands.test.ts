@@ -116,7 +116,7 @@ describe('commands that ask a relay', () => {
       expect(await check()).to.deep.equal({ code: 0, out: 'OK: Serving 4 clients; all is well.\n', err: '' });
       expect(await check()).to.deep.equal({
         code: 1,
-        out: 'WARNING: Serving 4 clients; the configuration has a warning (oh).\n',
+        out: 'WARNING: Serving 4 clients; the configuration is accepted with a warning (oh).\n',
         err: '',
       });
       const { code, out } = await check();

@@ -1,5 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
+import { missingText } from '../../src/observe/missing-text.ts';
 import { cases } from '../support/cases.ts';
 import { slower } from '../support/cpu.ts';
 import { type, when } from '../support/in-memory-relay.ts';
@@ -13,16 +14,23 @@ import { writeVariants } from './support/variant-files.ts';
 
 const classes = z.object({
   problems: z.array(
-    z.object({
-      kind: z.string(),
-      type: z.string(),
-      name: z.string(),
-      class: z.string(),
-      clients: z.number(),
-      elsewhere: z.boolean(),
-      other_classes: z.number(),
-      sentence: z.string(),
-    }),
+    z
+      .object({
+        kind: z.string(),
+        type: z.string(),
+        name: z.string(),
+        class: z.string(),
+        parameters: z.record(z.string(), z.string()),
+        clients: z.number(),
+        elsewhere: z.boolean(),
+        why: z.string(),
+        nearest: z.string(),
+        other_classes: z.number(),
+      })
+      .transform((one) => ({
+        ...one,
+        sentence: `${one.clients} client with env=${one.parameters['env'] ?? ''} gets no ${one.type} ${one.name}: ${missingText({ ...one, otherClasses: one.other_classes })}`,
+      })),
   ),
 });
 const changes = z.object({ changes: z.array(z.object({ revision: z.number() })) });

@@ -102,7 +102,9 @@ describe('status page in Chromium', function () {
         `rtds rejected: ${rejection}\ncds, eds, lds, rds acknowledged`,
       );
     });
-    expect(await page.getByRole('status').first().textContent()).to.include('3 clients reject rtds flags');
+    expect(await page.getByRole('status').first().textContent()).to.include(
+      '3 clients with env=test reject rtds flags',
+    );
     await open.picture('page-rejected');
     await page.locator('.problems').getByRole('link', { name: 'clients' }).first().click();
     await shows(page, '3 of 16', 'class env=test', 'rejected flags');

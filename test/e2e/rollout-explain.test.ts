@@ -81,6 +81,8 @@ for (const workers of cases(0, 2)) {
         expect(out)
           .to.match(/^cds +secret +MISSING +xds\.authorization does not allow it$/m)
           .and.match(/^cds +new +MISSING +it was rolled back and frozen/m);
+        const one = await run('explain', '--type', 'cds', '--name', 'new', '--client', id, ...at);
+        expect(one.err).to.include('no variant matches').and.not.include('other class');
       });
     });
   });

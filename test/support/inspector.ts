@@ -1,5 +1,5 @@
 import type { AdminAccess } from '../../src/admin/admin-server.ts';
-import { type KnownStatus, problemsOf } from '../../src/admin/problems.ts';
+import { problemsOf } from '../../src/admin/problems.ts';
 import {
   type ClientsQuery,
   clientsQuery,
@@ -53,7 +53,7 @@ export const NO_PAGE: Inspector['page'] = {
   upstreamOf: () => undefined,
 };
 
-const known: KnownStatus = {
+const known: Omit<Plain<StatusResponse>, 'problems' | 'moreProblems'> = {
   version: '1.2.3',
   uptimeSeconds: 3725,
   ready: true,
@@ -96,15 +96,15 @@ const known: KnownStatus = {
   waveClients: [],
   nacks: [
     {
+      kind: 'REJECTED',
       type: 'cds',
       name: '<script>alert(1)</script>',
       version: 'v1',
       clients: 2,
       error: 'no such "filter" & more',
       since: '2026-01-01T00:00:00Z',
-      names: ['<script>alert(1)</script>'],
-      changed: 1,
-      removal: false,
+      ...{ class: 'c1', parameters: { env: 'prod' }, what: '<script>alert(1)</script>' },
+      ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '' },
     },
   ],
   accounts: [],
@@ -117,14 +117,9 @@ const known: KnownStatus = {
 };
 
 /** The sample with these changes, and the problems that it has then. */
-export function statusWith(changes: Partial<KnownStatus> = {}): Plain<StatusResponse> {
+export function statusWith(changes: Partial<typeof known> = {}): Plain<StatusResponse> {
   const status = { ...known, ...changes };
-  const rejected = status.nacks.map(({ type, name, version, clients, error, since }) => ({
-    ...{ kind: 'REJECTED', type, name, version, clients, error, since },
-    ...{ class: 'c1', parameters: { env: 'prod' }, what: name },
-    ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '', sentence: '' },
-  }));
-  const classes = { classes: [], total: 0, streams: 0, problems: rejected, missing: {} };
+  const classes = { classes: [], total: 0, streams: 0, problems: status.nacks, missing: {} };
   return { ...status, ...problemsOf({ status, classes, facts: NO_PAGE.facts(), now: 0 }) };
 }
 

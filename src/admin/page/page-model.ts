@@ -123,6 +123,7 @@ function pageProblem(problem: Plain<Problem>) {
   const { upstream, type, name, classes } = problem;
   return {
     ...problem,
+    short: shorten(problem.short, 120),
     upstream: shorten(upstream, longestName),
     type: shorten(type, longestName),
     // A name that is cut would be another one.

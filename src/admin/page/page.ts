@@ -1,12 +1,8 @@
 import { createHash } from 'node:crypto';
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { create } from '@bufbuild/protobuf';
-import type { ListClientsResponse, StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
-import {
-  type Change,
-  HistoryRequestSchema,
-  HistoryResponseSchema,
-} from '../../gen/distributary/admin/v1/changes_pb.ts';
+import type { StatusResponse } from '../../gen/distributary/admin/v1/admin_pb.ts';
+import { HistoryRequestSchema, HistoryResponseSchema } from '../../gen/distributary/admin/v1/changes_pb.ts';
 import { fallbackStyle, script, style } from '../../gen/page.ts';
 import { type Clock, Paced, type Timer } from '../../model/clock.ts';
 import { printable, shorten } from '../../model/text.ts';
@@ -16,23 +12,15 @@ import { problem } from '../../wire/http-answer.ts';
 import { collected } from '../answers.ts';
 import { respond } from '../http-listener.ts';
 import type { Inspector, Plain } from '../service.ts';
-import { clientsText, statusText } from '../status-text.ts';
+import { statusText } from '../status-text.ts';
 import { type PageModel, pageModel } from './page-model.ts';
 
-/** How many clients the page lists; there may be tens of thousands. */
-export const clientsShown = 100;
-
-/** What browsers without scripts show: as `status` and `clients` print it, but for why something is missing. `now` is milliseconds since the epoch. */
-export function fallback(
-  status: Plain<StatusResponse>,
-  clients: Plain<ListClientsResponse>,
-  now: number,
-): string {
+/** What browsers without scripts show: as `status` prints it. `now` is milliseconds since the epoch. */
+export function fallback(status: Plain<StatusResponse>, now: number): string {
   const view: View = { paint: (_, text) => text, wide: true, columns: Number.POSITIVE_INFINITY };
   return `<header><h1>${escaped(shorten(status.nodeId, 200))}</h1>
 <nav><a href="/ready">ready</a><a href="/metrics">metrics</a><a href="/config_dump">configuration</a></nav></header>
-<pre>${linesOf(statusText(status, now, view))}</pre>
-<h2>Clients</h2><pre>${linesOf(clientsText(clients, [], view, now))}</pre>`;
+<pre>${linesOf(statusText(status, now, view))}</pre>`;
 }
 
 /** Escaped one by one: a line end is no text of a peer's. */
@@ -194,32 +182,21 @@ export function streamEvents(live: LivePage, request: IncomingMessage, response:
   if (!live.watch(watcher)) response.end('event: full\ndata: too many pages are open\n\n');
 }
 
-/** What is kept of the history, and for how long it is not looked at again, in milliseconds. */
+/** What is shown of the history. */
 const eventsKept = 50;
-const settlesWithinMs = 10_000;
 
 /** Asks the relay for what the page shows. */
-export function modelMaker(inspector: Inspector, clock: Clock): () => Promise<PageModel> {
+export function modelMaker(inspector: Inspector): () => Promise<PageModel> {
   const { page } = inspector;
-  let known: readonly Plain<Change>[] = [];
-  let [knownAt, knownRevision] = [-Infinity, 0];
-  /** A change may have a thousand names: they are listed again when one is new, or an old one may have settled. */
-  const history = async (): Promise<readonly Plain<Change>[]> => {
-    const now = clock.monotonic();
-    const revision = inspector.revision();
-    if (revision === knownRevision && now - knownAt < settlesWithinMs) return known;
-    const listed = await inspector.history(create(HistoryRequestSchema, { limit: eventsKept }));
-    known = (await collected(HistoryResponseSchema, listed)).changes;
-    [knownAt, knownRevision] = [now, revision];
-    return known;
-  };
   return async () => {
     const [status, classes] = [await inspector.status(), await inspector.listClasses()];
+    const listed = await inspector.history(create(HistoryRequestSchema, { limit: eventsKept }));
+    const { changes } = await collected(HistoryResponseSchema, listed);
     return pageModel({
       status,
       classes,
       facts: page.facts(),
-      changes: await history(),
+      changes,
       lines: page.lines(),
       upstreamOf: (type, selector) => page.upstreamOf(type, selector),
     });

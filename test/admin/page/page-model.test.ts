@@ -13,7 +13,6 @@ const oneClass: Plain<ClientClass> = {
   restricted: false,
   streams: 4,
   rejecting: 0,
-  unacknowledged: 0,
   late: 0,
   subscriptions: [{ type: 'cds', name: '*' }],
 };
@@ -62,7 +61,7 @@ describe('model of the status page', () => {
     const many = Array.from({ length: 300 }, (_, index) => ({
       ...{ kind: 'REJECTED', type: 'rds', class: 'c1', parameters: { env: long }, clients: 11 },
       ...{ name: `${long}${index}`, what: `${long}${index}`, error: long, version: long, since: '' },
-      ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '', sentence: '' },
+      ...{ why: '', elsewhere: false, otherClasses: 0, nearest: '' },
     }));
     const classes = Array.from({ length: 500 }, (_, index) => ({
       ...oneClass,
@@ -105,7 +104,7 @@ describe('model of the status page', () => {
     const beyond = {
       ...{ kind: 'REJECTED', type: 'rds', class: 'not listed', parameters: {}, clients: 7 },
       ...{ name: 'a', what: 'a', error: 'no', version: '', since: '', why: '', elsewhere: false },
-      ...{ otherClasses: 0, nearest: '', sentence: '' },
+      ...{ otherClasses: 0, nearest: '' },
     };
     const made = model({ classes: { classes, total: 510, streams: 2040, problems: [beyond], missing: {} } });
     expect(made.otherClasses).to.deep.equal({

@@ -24,7 +24,7 @@ const status = z.object({
       clients: z.number(),
       error: z.string(),
       version: z.string(),
-      removal: z.boolean(),
+      what: z.string(),
     }),
   ),
   rejecting_clients: z.number(),

@@ -10,7 +10,7 @@ import type { CompareConfigurationRequestSchema, CompareConfigurationResponseSch
 import { file_distributary_admin_v1_configuration } from "./configuration_pb.ts";
 import type { StaleUpstream, TapMessageSchema, TapRequestSchema, WaitRequestSchema, WaitResponseSchema } from "./delivery_pb.ts";
 import { file_distributary_admin_v1_delivery } from "./delivery_pb.ts";
-import type { ExplainClientRequestSchema, ExplainClientResponseSchema, GetClientRequestSchema, GetClientResponseSchema, ListClassesRequestSchema, ListClassesResponseSchema, ListMatchesRequestSchema, ListMatchesResponseSchema } from "./fleet_pb.ts";
+import type { ClassProblem, ExplainClientRequestSchema, ExplainClientResponseSchema, GetClientRequestSchema, GetClientResponseSchema, ListClassesRequestSchema, ListClassesResponseSchema, ListMatchesRequestSchema, ListMatchesResponseSchema } from "./fleet_pb.ts";
 import { file_distributary_admin_v1_fleet } from "./fleet_pb.ts";
 import type { LoadRequestSchema, LoadResponseSchema } from "./load_pb.ts";
 import { file_distributary_admin_v1_load } from "./load_pb.ts";
@@ -26,7 +26,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file distributary/admin/v1/admin.proto.
  */
 export const file_distributary_admin_v1_admin: GenFile = /*@__PURE__*/
-  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0IrsFCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjAKBW5hY2tzGAggAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLk5hY2tTdGF0dXMSEwoLY2FjaGVfYnl0ZXMYCSABKAQSNAoHd29ya2VycxgKIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Xb3JrZXJTdGF0dXMSEAoId2FybmluZ3MYCyADKAkSNQoHcm9sbG91dBgMIAEoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsb3V0U3RhdHVzEg8KB25vZGVfaWQYDSABKAkSDAoEaG9zdBgOIAEoCRIZChFyZWplY3RpbmdfY2xpZW50cxgPIAEoDRI2CghhY2NvdW50cxgQIAMoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5BY2NvdW50U3RhdHVzEhEKCXRydW5jYXRlZBgRIAEoCBIXCg9wb2xsaW5nX2NsaWVudHMYEiABKA0SMAoIcHJvYmxlbXMYEyADKAsyHi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUHJvYmxlbRIVCg1tb3JlX3Byb2JsZW1zGBQgASgNEjcKDHdhdmVfY2xpZW50cxgVIAMoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5XYXZlU3RhdHVzIn4KDUFjY291bnRTdGF0dXMSCwoDa2V5GAEgASgJEhMKC2Nvbm5lY3Rpb25zGAIgASgNEg8KB3N0cmVhbXMYAyABKA0SEgoKaGVsZF9ieXRlcxgEIAEoBBIXCg93b3JrX3Blcl9zZWNvbmQYBSABKAESDQoFd2FpdHMYBiABKAgidQoMV29ya2VyU3RhdHVzEg4KBm51bWJlchgBIAEoDRILCgNwaWQYAiABKA0SEQoJbGlzdGVuaW5nGAMgASgIEg8KB2NsaWVudHMYBCABKA0SEAoIcmVzdGFydHMYBSABKA0SEgoKbGFzdF9lcnJvchgGIAEoCSLeAgoOVXBzdHJlYW1TdGF0dXMSDAoEbmFtZRgBIAEoCRIMCgRraW5kGAIgASgJEhEKCWNvbm5lY3RlZBgDIAEoCBIQCghlbmRwb2ludBgEIAEoCRIQCghzZXNzaW9ucxgFIAEoDRINCgVzdGFsZRgGIAEoCBITCgtzdGFsZV9zaW5jZRgHIAEoCRISCgpsYXN0X2Vycm9yGAggASgJEjoKDWhlbGRfcmVtb3ZhbHMYCSADKAsyIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFJlbW92YWxzEhcKD3JlZnVzZWRfc3RyZWFtcxgKIAEoDRI5Cg1zdXNwZWN0X3R5cGVzGAsgAygLMiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN1c3BlY3RUeXBlEhQKDHN0YWxlX3JlYXNvbhgMIAEoCRIbChNmcm9tX3NpYmxpbmdzX3NpbmNlGA0gASgJIjoKC1N1c3BlY3RUeXBlEgwKBHR5cGUYASABKAkSDQoFc2luY2UYAiABKAkSDgoGcmVhc29uGAMgASgJIjoKDEhlbGRSZW1vdmFscxIMCgR0eXBlGAEgASgJEg0KBWNvdW50GAIgASgNEg0KBXNpbmNlGAMgASgJImkKClR5cGVTdGF0dXMSDAoEdHlwZRgBIAEoCRIRCglyZXNvdXJjZXMYAiABKA0SEAoIdmFyaWFudHMYAyABKA0SFQoNc3Vic2NyaXB0aW9ucxgEIAEoDRIRCglhbWJpZ3VvdXMYBSABKA0i+QEKCk5hY2tTdGF0dXMSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg8KB3ZlcnNpb24YAyABKAkSDwoHY2xpZW50cxgEIAEoDRINCgVlcnJvchgFIAEoCRINCgVzaW5jZRgGIAEoCRINCgVuYW1lcxgHIAMoCRIPCgdjaGFuZ2VkGAggASgNEg8KB3JlbW92YWwYCSABKAgSFAoHY29udGVudBgKIAEoCUgAiAEBEiIKFWNvbnRyb2xfcGxhbmVfdmVyc2lvbhgLIAEoCUgBiAEBQgoKCF9jb250ZW50QhgKFl9jb250cm9sX3BsYW5lX3ZlcnNpb24iugEKDkV4cGxhaW5SZXF1ZXN0EgwKBHR5cGUYASABKAkSDAoEbmFtZRgCIAEoCRJJCgpwYXJhbWV0ZXJzGAMgAygLMjUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXF1ZXN0LlBhcmFtZXRlcnNFbnRyeRIOCgZjbGllbnQYBCABKAkaMQoPUGFyYW1ldGVyc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAEixAMKD0V4cGxhaW5SZXNwb25zZRINCgVtYXRjaBgBIAEoCRITCgttYXRjaF9mb3VuZBgCIAEoCBI7Cgh2YXJpYW50cxgDIAMoCzIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5WYXJpYW50RXhwbGFuYXRpb24SSgoKcGFyYW1ldGVycxgEIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2UuUGFyYW1ldGVyc0VudHJ5EhEKCWFtYmlndW91cxgFIAEoCBINCgVzdGF0ZRgGIAEoCRI2CgZjbGllbnQYByABKAsyJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlEg4KBmNhbmFyeRgIIAEoCBIRCgl0cnVuY2F0ZWQYCSABKAgSFQoNb3RoZXJfY2xhc3NlcxgKIAEoDRI9Cg9zdGFsZV91cHN0cmVhbXMYCyADKAsyJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhbGVVcHN0cmVhbRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASKqAQoSVmFyaWFudEV4cGxhbmF0aW9uEhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDwoHbWF0Y2hlcxgEIAEoCBIOCgZyZWFzb24YBSABKAkSDQoFc2luY2UYBiABKAkSEAoIdXBzdHJlYW0YByABKAkSDwoHY29udGVudBgIIAEoCRIMCgRuYW1lGAkgASgJImAKFExpc3RSZXNvdXJjZXNSZXF1ZXN0EgwKBHR5cGUYASABKAkSEwoLbmFtZV9wcmVmaXgYAiABKAkSEQoJcGFnZV9zaXplGAMgASgNEhIKCnBhZ2VfdG9rZW4YBCABKAkifgoVTGlzdFJlc291cmNlc1Jlc3BvbnNlEjkKCXJlc291cmNlcxgBIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZXNvdXJjZVN1bW1hcnkSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJEhEKCXRydW5jYXRlZBgDIAEoCCJmCg9SZXNvdXJjZVN1bW1hcnkSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEjcKCHZhcmlhbnRzGAMgAygLMiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRTdW1tYXJ5IncKDlZhcmlhbnRTdW1tYXJ5EhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFYnl0ZXMYAyABKA0SDQoFc2luY2UYBCABKAkSEAoIdXBzdHJlYW0YBSABKAkSDwoHY29udGVudBgGIAEoCSJQChJHZXRSZXNvdXJjZVJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEg4KBmNsaWVudBgDIAEoCRIOCgZvZmZzZXQYBCABKA0idwoTR2V0UmVzb3VyY2VSZXNwb25zZRI4Cgh2YXJpYW50cxgBIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZXNvdXJjZVZhcmlhbnQSEwoLbmV4dF9vZmZzZXQYAiABKA0SEQoJdHJ1bmNhdGVkGAMgASgIIrUBCg9SZXNvdXJjZVZhcmlhbnQSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRINCgVzaW5jZRgEIAEoCRIQCgh1cHN0cmVhbRgFIAEoCRINCgVzdGF0ZRgGIAEoCRINCgVlcnJvchgHIAEoCRIMCgRqc29uGAggASgJEg8KB29taXR0ZWQYCSABKAkSDwoHY29udGVudBgKIAEoCSI4ChZSZWxlYXNlUmVtb3ZhbHNSZXF1ZXN0EhAKCHVwc3RyZWFtGAEgASgJEgwKBHR5cGUYAiABKAkiKgoXUmVsZWFzZVJlbW92YWxzUmVzcG9uc2USDwoHcmVtb3ZlZBgBIAEoDSKwAQoSTGlzdENsaWVudHNSZXF1ZXN0Eg0KBWxpbWl0GAEgASgNEgwKBG5vZGUYAiABKAkSDAoEdHlwZRgDIAEoCRINCgVzdGF0ZRgEIAEoCRIOCgZzZWFyY2gYBSABKAkSDQoFY2xhc3MYBiABKAkSEAoIcmVzb3VyY2UYByABKAkSDgoGb2Zmc2V0GAggASgNEhEKCXBhZ2Vfc2l6ZRgJIAEoDRIMCgR3YXZlGAogASgNIscBChNMaXN0Q2xpZW50c1Jlc3BvbnNlEi4KB2NsaWVudHMYASADKAsyHS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Eg0KBXRvdGFsGAIgASgNEhAKCG1hdGNoaW5nGAMgASgNEhMKC25leHRfb2Zmc2V0GAQgASgNEhEKCXJlamVjdGluZxgFIAEoDRIRCgl0cnVuY2F0ZWQYBiABKAgSFgoJbm9fYW5zd2VyGAcgASgJSACIAQFCDAoKX25vX2Fuc3dlciLuAQoGQ2xpZW50EgoKAmlkGAEgASgJEi8KBG5vZGUYAiABKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50Tm9kZRIMCgRwZWVyGAMgASgJEhEKCXRyYW5zcG9ydBgEIAEoCRI1CgV0eXBlcxgFIAMoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUSDwoHc2VydmljZRgGIAEoCRINCgVjbGFzcxgHIAEoCRIvCgR3YXZlGAggASgLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFdhdmUiOQoKQ2xpZW50V2F2ZRIMCgR3YXZlGAEgASgNEg0KBXdhdmVzGAIgASgNEg4KBmFuc3dlchgDIAEoCSIpCgpDbGllbnROb2RlEgoKAmlkGAEgASgJEg8KB2NsdXN0ZXIYAiABKAki1QIKD0NsaWVudFR5cGVTdGF0ZRIMCgR0eXBlGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFc3RhdGUYAyABKAkSEQoJbGFzdF9uYWNrGAQgASgJEkoKCnBhcmFtZXRlcnMYBSADKAsyNi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50VHlwZVN0YXRlLlBhcmFtZXRlcnNFbnRyeRIVCg1zdWJzY3JpcHRpb25zGAYgASgNEjAKBGhlbGQYByABKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGVsZFZhcmlhbnQSFQoNcmVtb3ZhbF9zdGF0ZRgIIAEoCRIRCglsYXN0X3BvbGwYCSABKAkSDwoHbWlzc2luZxgKIAEoCBoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASJxCgtIZWxkVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBXNpbmNlGAMgASgJEg0KBXN0YXRlGAQgASgJEg0KBWVycm9yGAUgASgJEg8KB2NvbnRlbnQYBiABKAkywxIKDEFkbWluU2VydmljZRJaCgZTdGF0dXMSJC5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3RhdHVzUmVxdWVzdBolLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdGF0dXNSZXNwb25zZSIDkAIBEl0KB0V4cGxhaW4SJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlc3BvbnNlIgOQAgESbwoNRXhwbGFpbkNsaWVudBIrLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluQ2xpZW50UmVxdWVzdBosLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluQ2xpZW50UmVzcG9uc2UiA5ACARJvCg1MaXN0UmVzb3VyY2VzEisuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RSZXNvdXJjZXNSZXF1ZXN0GiwuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RSZXNvdXJjZXNSZXNwb25zZSIDkAIBEmkKC0dldFJlc291cmNlEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldFJlc291cmNlUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRSZXNvdXJjZVJlc3BvbnNlIgOQAgESaQoLTGlzdENsaWVudHMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGllbnRzUmVzcG9uc2UiA5ACARJpCgtMaXN0Q2xhc3NlcxIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xhc3Nlc1JlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsYXNzZXNSZXNwb25zZSIDkAIBEmkKC0xpc3RNYXRjaGVzEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RNYXRjaGVzUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0TWF0Y2hlc1Jlc3BvbnNlIgOQAgESYwoJR2V0Q2xpZW50EicuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldENsaWVudFJlcXVlc3QaKC5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVzcG9uc2UiA5ACARJUCgRMb2FkEiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxvYWRSZXF1ZXN0GiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxvYWRSZXNwb25zZSIDkAIBEnAKD1JlbGVhc2VSZW1vdmFscxItLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVtb3ZhbHNSZXF1ZXN0Gi4uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZW1vdmFsc1Jlc3BvbnNlEl0KB0hpc3RvcnkSJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGlzdG9yeVJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuSGlzdG9yeVJlc3BvbnNlIgOQAgESVAoERGlmZhIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmUmVxdWVzdBojLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaWZmUmVzcG9uc2UiA5ACARKEAQoUQ29tcGFyZUNvbmZpZ3VyYXRpb24SMi5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ29tcGFyZUNvbmZpZ3VyYXRpb25SZXF1ZXN0GjMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNvbXBhcmVDb25maWd1cmF0aW9uUmVzcG9uc2UiA5ACARJbCghSb2xsYmFjaxImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsYmFja1JlcXVlc3QaJy5kaXN0cmlidXRhcnkuYWRtaW4udjEuUm9sbGJhY2tSZXNwb25zZRJUCgRXYWl0EiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLldhaXRSZXF1ZXN0GiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLldhaXRSZXNwb25zZSIDkAIBElIKA1RhcBIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5UYXBSZXF1ZXN0GiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRhcE1lc3NhZ2UiA5ACATABElUKBkZyZWV6ZRIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5GcmVlemVSZXF1ZXN0GiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkZyZWV6ZVJlc3BvbnNlElsKCFVuZnJlZXplEiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVuZnJlZXplUmVxdWVzdBonLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5VbmZyZWV6ZVJlc3BvbnNlElgKB1JlbGVhc2USJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlc3BvbnNlElgKB1Byb21vdGUSJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuUHJvbW90ZVJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUHJvbW90ZVJlc3BvbnNlElIKBUNoZWNrEiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNoZWNrUmVxdWVzdBokLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DaGVja1Jlc3BvbnNlElgKB0Rpc2NhcmQSJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlzY2FyZFJlcXVlc3QaJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuRGlzY2FyZFJlc3BvbnNlEmQKC1NldExvZ0xldmVsEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNldExvZ0xldmVsUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TZXRMb2dMZXZlbFJlc3BvbnNlYgZwcm90bzM", [file_distributary_admin_v1_changes, file_distributary_admin_v1_configuration, file_distributary_admin_v1_delivery, file_distributary_admin_v1_fleet, file_distributary_admin_v1_load, file_distributary_admin_v1_log, file_distributary_admin_v1_problems, file_distributary_admin_v1_rollout]);
+  fileDesc("CiFkaXN0cmlidXRhcnkvYWRtaW4vdjEvYWRtaW4ucHJvdG8SFWRpc3RyaWJ1dGFyeS5hZG1pbi52MSIPCg1TdGF0dXNSZXF1ZXN0Ir0FCg5TdGF0dXNSZXNwb25zZRIPCgd2ZXJzaW9uGAEgASgJEhYKDnVwdGltZV9zZWNvbmRzGAIgASgBEg0KBXJlYWR5GAMgASgIEg4KBnJlYXNvbhgEIAEoCRI4Cgl1cHN0cmVhbXMYBSADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVXBzdHJlYW1TdGF0dXMSMAoFdHlwZXMYBiADKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVHlwZVN0YXR1cxIPCgdjbGllbnRzGAcgASgNEjIKBW5hY2tzGAggAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsYXNzUHJvYmxlbRITCgtjYWNoZV9ieXRlcxgJIAEoBBI0Cgd3b3JrZXJzGAogAygLMiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLldvcmtlclN0YXR1cxIQCgh3YXJuaW5ncxgLIAMoCRI1Cgdyb2xsb3V0GAwgASgLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJvbGxvdXRTdGF0dXMSDwoHbm9kZV9pZBgNIAEoCRIMCgRob3N0GA4gASgJEhkKEXJlamVjdGluZ19jbGllbnRzGA8gASgNEjYKCGFjY291bnRzGBAgAygLMiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkFjY291bnRTdGF0dXMSEQoJdHJ1bmNhdGVkGBEgASgIEhcKD3BvbGxpbmdfY2xpZW50cxgSIAEoDRIwCghwcm9ibGVtcxgTIAMoCzIeLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Qcm9ibGVtEhUKDW1vcmVfcHJvYmxlbXMYFCABKA0SNwoMd2F2ZV9jbGllbnRzGBUgAygLMiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLldhdmVTdGF0dXMifgoNQWNjb3VudFN0YXR1cxILCgNrZXkYASABKAkSEwoLY29ubmVjdGlvbnMYAiABKA0SDwoHc3RyZWFtcxgDIAEoDRISCgpoZWxkX2J5dGVzGAQgASgEEhcKD3dvcmtfcGVyX3NlY29uZBgFIAEoARINCgV3YWl0cxgGIAEoCCJ1CgxXb3JrZXJTdGF0dXMSDgoGbnVtYmVyGAEgASgNEgsKA3BpZBgCIAEoDRIRCglsaXN0ZW5pbmcYAyABKAgSDwoHY2xpZW50cxgEIAEoDRIQCghyZXN0YXJ0cxgFIAEoDRISCgpsYXN0X2Vycm9yGAYgASgJIt4CCg5VcHN0cmVhbVN0YXR1cxIMCgRuYW1lGAEgASgJEgwKBGtpbmQYAiABKAkSEQoJY29ubmVjdGVkGAMgASgIEhAKCGVuZHBvaW50GAQgASgJEhAKCHNlc3Npb25zGAUgASgNEg0KBXN0YWxlGAYgASgIEhMKC3N0YWxlX3NpbmNlGAcgASgJEhIKCmxhc3RfZXJyb3IYCCABKAkSOgoNaGVsZF9yZW1vdmFscxgJIAMoCzIjLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkUmVtb3ZhbHMSFwoPcmVmdXNlZF9zdHJlYW1zGAogASgNEjkKDXN1c3BlY3RfdHlwZXMYCyADKAsyIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuU3VzcGVjdFR5cGUSFAoMc3RhbGVfcmVhc29uGAwgASgJEhsKE2Zyb21fc2libGluZ3Nfc2luY2UYDSABKAkiOgoLU3VzcGVjdFR5cGUSDAoEdHlwZRgBIAEoCRINCgVzaW5jZRgCIAEoCRIOCgZyZWFzb24YAyABKAkiOgoMSGVsZFJlbW92YWxzEgwKBHR5cGUYASABKAkSDQoFY291bnQYAiABKA0SDQoFc2luY2UYAyABKAkiaQoKVHlwZVN0YXR1cxIMCgR0eXBlGAEgASgJEhEKCXJlc291cmNlcxgCIAEoDRIQCgh2YXJpYW50cxgDIAEoDRIVCg1zdWJzY3JpcHRpb25zGAQgASgNEhEKCWFtYmlndW91cxgFIAEoDSK6AQoORXhwbGFpblJlcXVlc3QSDAoEdHlwZRgBIAEoCRIMCgRuYW1lGAIgASgJEkkKCnBhcmFtZXRlcnMYAyADKAsyNS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRXhwbGFpblJlcXVlc3QuUGFyYW1ldGVyc0VudHJ5Eg4KBmNsaWVudBgEIAEoCRoxCg9QYXJhbWV0ZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4ASLEAwoPRXhwbGFpblJlc3BvbnNlEg0KBW1hdGNoGAEgASgJEhMKC21hdGNoX2ZvdW5kGAIgASgIEjsKCHZhcmlhbnRzGAMgAygLMikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlZhcmlhbnRFeHBsYW5hdGlvbhJKCgpwYXJhbWV0ZXJzGAQgAygLMjYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5SZXNwb25zZS5QYXJhbWV0ZXJzRW50cnkSEQoJYW1iaWd1b3VzGAUgASgIEg0KBXN0YXRlGAYgASgJEjYKBmNsaWVudBgHIAEoCzImLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUSDgoGY2FuYXJ5GAggASgIEhEKCXRydW5jYXRlZBgJIAEoCBIVCg1vdGhlcl9jbGFzc2VzGAogASgNEj0KD3N0YWxlX3Vwc3RyZWFtcxgLIAMoCzIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdGFsZVVwc3RyZWFtGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBIqoBChJWYXJpYW50RXhwbGFuYXRpb24SEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRIPCgdtYXRjaGVzGAQgASgIEg4KBnJlYXNvbhgFIAEoCRINCgVzaW5jZRgGIAEoCRIQCgh1cHN0cmVhbRgHIAEoCRIPCgdjb250ZW50GAggASgJEgwKBG5hbWUYCSABKAkiYAoUTGlzdFJlc291cmNlc1JlcXVlc3QSDAoEdHlwZRgBIAEoCRITCgtuYW1lX3ByZWZpeBgCIAEoCRIRCglwYWdlX3NpemUYAyABKA0SEgoKcGFnZV90b2tlbhgEIAEoCSJ+ChVMaXN0UmVzb3VyY2VzUmVzcG9uc2USOQoJcmVzb3VyY2VzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlU3VtbWFyeRIXCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAkSEQoJdHJ1bmNhdGVkGAMgASgIImYKD1Jlc291cmNlU3VtbWFyeRIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSNwoIdmFyaWFudHMYAyADKAsyJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVmFyaWFudFN1bW1hcnkidwoOVmFyaWFudFN1bW1hcnkSEwoLY29uc3RyYWludHMYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVieXRlcxgDIAEoDRINCgVzaW5jZRgEIAEoCRIQCgh1cHN0cmVhbRgFIAEoCRIPCgdjb250ZW50GAYgASgJIlAKEkdldFJlc291cmNlUmVxdWVzdBIMCgR0eXBlGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGY2xpZW50GAMgASgJEg4KBm9mZnNldBgEIAEoDSJ3ChNHZXRSZXNvdXJjZVJlc3BvbnNlEjgKCHZhcmlhbnRzGAEgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlc291cmNlVmFyaWFudBITCgtuZXh0X29mZnNldBgCIAEoDRIRCgl0cnVuY2F0ZWQYAyABKAgitQEKD1Jlc291cmNlVmFyaWFudBITCgtjb25zdHJhaW50cxgBIAEoCRIPCgd2ZXJzaW9uGAIgASgJEg0KBWJ5dGVzGAMgASgNEg0KBXNpbmNlGAQgASgJEhAKCHVwc3RyZWFtGAUgASgJEg0KBXN0YXRlGAYgASgJEg0KBWVycm9yGAcgASgJEgwKBGpzb24YCCABKAkSDwoHb21pdHRlZBgJIAEoCRIPCgdjb250ZW50GAogASgJIjgKFlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QSEAoIdXBzdHJlYW0YASABKAkSDAoEdHlwZRgCIAEoCSIqChdSZWxlYXNlUmVtb3ZhbHNSZXNwb25zZRIPCgdyZW1vdmVkGAEgASgNIrABChJMaXN0Q2xpZW50c1JlcXVlc3QSDQoFbGltaXQYASABKA0SDAoEbm9kZRgCIAEoCRIMCgR0eXBlGAMgASgJEg0KBXN0YXRlGAQgASgJEg4KBnNlYXJjaBgFIAEoCRINCgVjbGFzcxgGIAEoCRIQCghyZXNvdXJjZRgHIAEoCRIOCgZvZmZzZXQYCCABKA0SEQoJcGFnZV9zaXplGAkgASgNEgwKBHdhdmUYCiABKA0ixwEKE0xpc3RDbGllbnRzUmVzcG9uc2USLgoHY2xpZW50cxgBIAMoCzIdLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnQSDQoFdG90YWwYAiABKA0SEAoIbWF0Y2hpbmcYAyABKA0SEwoLbmV4dF9vZmZzZXQYBCABKA0SEQoJcmVqZWN0aW5nGAUgASgNEhEKCXRydW5jYXRlZBgGIAEoCBIWCglub19hbnN3ZXIYByABKAlIAIgBAUIMCgpfbm9fYW5zd2VyIu4BCgZDbGllbnQSCgoCaWQYASABKAkSLwoEbm9kZRgCIAEoCzIhLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnROb2RlEgwKBHBlZXIYAyABKAkSEQoJdHJhbnNwb3J0GAQgASgJEjUKBXR5cGVzGAUgAygLMiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNsaWVudFR5cGVTdGF0ZRIPCgdzZXJ2aWNlGAYgASgJEg0KBWNsYXNzGAcgASgJEi8KBHdhdmUYCCABKAsyIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2xpZW50V2F2ZSI5CgpDbGllbnRXYXZlEgwKBHdhdmUYASABKA0SDQoFd2F2ZXMYAiABKA0SDgoGYW5zd2VyGAMgASgJIikKCkNsaWVudE5vZGUSCgoCaWQYASABKAkSDwoHY2x1c3RlchgCIAEoCSLVAgoPQ2xpZW50VHlwZVN0YXRlEgwKBHR5cGUYASABKAkSDwoHdmVyc2lvbhgCIAEoCRINCgVzdGF0ZRgDIAEoCRIRCglsYXN0X25hY2sYBCABKAkSSgoKcGFyYW1ldGVycxgFIAMoCzI2LmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5DbGllbnRUeXBlU3RhdGUuUGFyYW1ldGVyc0VudHJ5EhUKDXN1YnNjcmlwdGlvbnMYBiABKA0SMAoEaGVsZBgHIAEoCzIiLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IZWxkVmFyaWFudBIVCg1yZW1vdmFsX3N0YXRlGAggASgJEhEKCWxhc3RfcG9sbBgJIAEoCRIPCgdtaXNzaW5nGAogASgIGjEKD1BhcmFtZXRlcnNFbnRyeRILCgNrZXkYASABKAkSDQoFdmFsdWUYAiABKAk6AjgBInEKC0hlbGRWYXJpYW50EhMKC2NvbnN0cmFpbnRzGAEgASgJEg8KB3ZlcnNpb24YAiABKAkSDQoFc2luY2UYAyABKAkSDQoFc3RhdGUYBCABKAkSDQoFZXJyb3IYBSABKAkSDwoHY29udGVudBgGIAEoCTLDEgoMQWRtaW5TZXJ2aWNlEloKBlN0YXR1cxIkLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5TdGF0dXNSZXF1ZXN0GiUuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlN0YXR1c1Jlc3BvbnNlIgOQAgESXQoHRXhwbGFpbhIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5FeHBsYWluUmVzcG9uc2UiA5ACARJvCg1FeHBsYWluQ2xpZW50EisuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5DbGllbnRSZXF1ZXN0GiwuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkV4cGxhaW5DbGllbnRSZXNwb25zZSIDkAIBEm8KDUxpc3RSZXNvdXJjZXMSKy5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1JlcXVlc3QaLC5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdFJlc291cmNlc1Jlc3BvbnNlIgOQAgESaQoLR2V0UmVzb3VyY2USKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0UmVzb3VyY2VSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkdldFJlc291cmNlUmVzcG9uc2UiA5ACARJpCgtMaXN0Q2xpZW50cxIpLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xpZW50c1JlcXVlc3QaKi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdENsaWVudHNSZXNwb25zZSIDkAIBEmkKC0xpc3RDbGFzc2VzEikuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RDbGFzc2VzUmVxdWVzdBoqLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5MaXN0Q2xhc3Nlc1Jlc3BvbnNlIgOQAgESaQoLTGlzdE1hdGNoZXMSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuTGlzdE1hdGNoZXNSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkxpc3RNYXRjaGVzUmVzcG9uc2UiA5ACARJjCglHZXRDbGllbnQSJy5kaXN0cmlidXRhcnkuYWRtaW4udjEuR2V0Q2xpZW50UmVxdWVzdBooLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5HZXRDbGllbnRSZXNwb25zZSIDkAIBElQKBExvYWQSIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuTG9hZFJlcXVlc3QaIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuTG9hZFJlc3BvbnNlIgOQAgEScAoPUmVsZWFzZVJlbW92YWxzEi0uZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJlbGVhc2VSZW1vdmFsc1JlcXVlc3QaLi5kaXN0cmlidXRhcnkuYWRtaW4udjEuUmVsZWFzZVJlbW92YWxzUmVzcG9uc2USXQoHSGlzdG9yeRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IaXN0b3J5UmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5IaXN0b3J5UmVzcG9uc2UiA5ACARJUCgREaWZmEiIuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZSZXF1ZXN0GiMuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkRpZmZSZXNwb25zZSIDkAIBEoQBChRDb21wYXJlQ29uZmlndXJhdGlvbhIyLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Db21wYXJlQ29uZmlndXJhdGlvblJlcXVlc3QaMy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ29tcGFyZUNvbmZpZ3VyYXRpb25SZXNwb25zZSIDkAIBElsKCFJvbGxiYWNrEiYuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlJvbGxiYWNrUmVxdWVzdBonLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Sb2xsYmFja1Jlc3BvbnNlElQKBFdhaXQSIi5kaXN0cmlidXRhcnkuYWRtaW4udjEuV2FpdFJlcXVlc3QaIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuV2FpdFJlc3BvbnNlIgOQAgESUgoDVGFwEiEuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlRhcFJlcXVlc3QaIS5kaXN0cmlidXRhcnkuYWRtaW4udjEuVGFwTWVzc2FnZSIDkAIBMAESVQoGRnJlZXplEiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkZyZWV6ZVJlcXVlc3QaJS5kaXN0cmlidXRhcnkuYWRtaW4udjEuRnJlZXplUmVzcG9uc2USWwoIVW5mcmVlemUSJi5kaXN0cmlidXRhcnkuYWRtaW4udjEuVW5mcmVlemVSZXF1ZXN0GicuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlVuZnJlZXplUmVzcG9uc2USWAoHUmVsZWFzZRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5SZWxlYXNlUmVzcG9uc2USWAoHUHJvbW90ZRIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Qcm9tb3RlUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5Qcm9tb3RlUmVzcG9uc2USUgoFQ2hlY2sSIy5kaXN0cmlidXRhcnkuYWRtaW4udjEuQ2hlY2tSZXF1ZXN0GiQuZGlzdHJpYnV0YXJ5LmFkbWluLnYxLkNoZWNrUmVzcG9uc2USWAoHRGlzY2FyZBIlLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaXNjYXJkUmVxdWVzdBomLmRpc3RyaWJ1dGFyeS5hZG1pbi52MS5EaXNjYXJkUmVzcG9uc2USZAoLU2V0TG9nTGV2ZWwSKS5kaXN0cmlidXRhcnkuYWRtaW4udjEuU2V0TG9nTGV2ZWxSZXF1ZXN0GiouZGlzdHJpYnV0YXJ5LmFkbWluLnYxLlNldExvZ0xldmVsUmVzcG9uc2ViBnByb3RvMw", [file_distributary_admin_v1_changes, file_distributary_admin_v1_configuration, file_distributary_admin_v1_delivery, file_distributary_admin_v1_fleet, file_distributary_admin_v1_load, file_distributary_admin_v1_log, file_distributary_admin_v1_problems, file_distributary_admin_v1_rollout]);
 
 /**
  * @generated from message distributary.admin.v1.StatusRequest
@@ -85,11 +85,11 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
   clients: number;
 
   /**
-   * Resources that clients have rejected and not accepted since, the most recent first, at most 100.
+   * What clients have rejected and not accepted since: those of the problems of ListClasses.
    *
-   * @generated from field: repeated distributary.admin.v1.NackStatus nacks = 8;
+   * @generated from field: repeated distributary.admin.v1.ClassProblem nacks = 8;
    */
-  nacks: NackStatus[];
+  nacks: ClassProblem[];
 
   /**
    * @generated from field: uint64 cache_bytes = 9;
@@ -130,7 +130,7 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
   host: string;
 
   /**
-   * Streams and polling clients that reject something, each once, whatever it rejects.
+   * Streams and polling clients of the classes of ListClasses that reject something, each once, whatever it rejects.
    *
    * @generated from field: uint32 rejecting_clients = 15;
    */
@@ -491,88 +491,6 @@ export const TypeStatusSchema: GenMessage<TypeStatus> = /*@__PURE__*/
   messageDesc(file_distributary_admin_v1_admin, 7);
 
 /**
- * @generated from message distributary.admin.v1.NackStatus
- */
-export type NackStatus = Message<"distributary.admin.v1.NackStatus"> & {
-  /**
-   * @generated from field: string type = 1;
-   */
-  type: string;
-
-  /**
-   * The resource, or the resource whose removal was rejected. Empty if the response had several: any may be at fault.
-   *
-   * @generated from field: string name = 2;
-   */
-  name: string;
-
-  /**
-   * @generated from field: string version = 3;
-   */
-  version: string;
-
-  /**
-   * Streams, each once.
-   *
-   * @generated from field: uint32 clients = 4;
-   */
-  clients: number;
-
-  /**
-   * @generated from field: string error = 5;
-   */
-  error: string;
-
-  /**
-   * @generated from field: string since = 6;
-   */
-  since: string;
-
-  /**
-   * What the response changed, at most 5 names.
-   *
-   * @generated from field: repeated string names = 7;
-   */
-  names: string[];
-
-  /**
-   * How many there were.
-   *
-   * @generated from field: uint32 changed = 8;
-   */
-  changed: number;
-
-  /**
-   * All of them are removals.
-   *
-   * @generated from field: bool removal = 9;
-   */
-  removal: boolean;
-
-  /**
-   * Of the only resource in the response, as in VariantExplanation; `version` is the response's. Absent of several, and of
-   * secrets.
-   *
-   * @generated from field: optional string content = 10;
-   */
-  content?: string | undefined;
-
-  /**
-   * The control plane's, of that resource. Absent too if it gave none.
-   *
-   * @generated from field: optional string control_plane_version = 11;
-   */
-  controlPlaneVersion?: string | undefined;
-};
-
-/**
- * Describes the message distributary.admin.v1.NackStatus.
- * Use `create(NackStatusSchema)` to create a new message.
- */
-export const NackStatusSchema: GenMessage<NackStatus> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 8);
-
-/**
  * @generated from message distributary.admin.v1.ExplainRequest
  */
 export type ExplainRequest = Message<"distributary.admin.v1.ExplainRequest"> & {
@@ -606,7 +524,7 @@ export type ExplainRequest = Message<"distributary.admin.v1.ExplainRequest"> & {
  * Use `create(ExplainRequestSchema)` to create a new message.
  */
 export const ExplainRequestSchema: GenMessage<ExplainRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 9);
+  messageDesc(file_distributary_admin_v1_admin, 8);
 
 /**
  * @generated from message distributary.admin.v1.ExplainResponse
@@ -692,7 +610,7 @@ export type ExplainResponse = Message<"distributary.admin.v1.ExplainResponse"> &
  * Use `create(ExplainResponseSchema)` to create a new message.
  */
 export const ExplainResponseSchema: GenMessage<ExplainResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 10);
+  messageDesc(file_distributary_admin_v1_admin, 9);
 
 /**
  * @generated from message distributary.admin.v1.VariantExplanation
@@ -761,7 +679,7 @@ export type VariantExplanation = Message<"distributary.admin.v1.VariantExplanati
  * Use `create(VariantExplanationSchema)` to create a new message.
  */
 export const VariantExplanationSchema: GenMessage<VariantExplanation> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 11);
+  messageDesc(file_distributary_admin_v1_admin, 10);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesRequest
@@ -799,7 +717,7 @@ export type ListResourcesRequest = Message<"distributary.admin.v1.ListResourcesR
  * Use `create(ListResourcesRequestSchema)` to create a new message.
  */
 export const ListResourcesRequestSchema: GenMessage<ListResourcesRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 12);
+  messageDesc(file_distributary_admin_v1_admin, 11);
 
 /**
  * @generated from message distributary.admin.v1.ListResourcesResponse
@@ -830,7 +748,7 @@ export type ListResourcesResponse = Message<"distributary.admin.v1.ListResources
  * Use `create(ListResourcesResponseSchema)` to create a new message.
  */
 export const ListResourcesResponseSchema: GenMessage<ListResourcesResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 13);
+  messageDesc(file_distributary_admin_v1_admin, 12);
 
 /**
  * @generated from message distributary.admin.v1.ResourceSummary
@@ -857,7 +775,7 @@ export type ResourceSummary = Message<"distributary.admin.v1.ResourceSummary"> &
  * Use `create(ResourceSummarySchema)` to create a new message.
  */
 export const ResourceSummarySchema: GenMessage<ResourceSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 14);
+  messageDesc(file_distributary_admin_v1_admin, 13);
 
 /**
  * @generated from message distributary.admin.v1.VariantSummary
@@ -903,7 +821,7 @@ export type VariantSummary = Message<"distributary.admin.v1.VariantSummary"> & {
  * Use `create(VariantSummarySchema)` to create a new message.
  */
 export const VariantSummarySchema: GenMessage<VariantSummary> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 15);
+  messageDesc(file_distributary_admin_v1_admin, 14);
 
 /**
  * @generated from message distributary.admin.v1.GetResourceRequest
@@ -941,7 +859,7 @@ export type GetResourceRequest = Message<"distributary.admin.v1.GetResourceReque
  * Use `create(GetResourceRequestSchema)` to create a new message.
  */
 export const GetResourceRequestSchema: GenMessage<GetResourceRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 16);
+  messageDesc(file_distributary_admin_v1_admin, 15);
 
 /**
  * @generated from message distributary.admin.v1.GetResourceResponse
@@ -973,7 +891,7 @@ export type GetResourceResponse = Message<"distributary.admin.v1.GetResourceResp
  * Use `create(GetResourceResponseSchema)` to create a new message.
  */
 export const GetResourceResponseSchema: GenMessage<GetResourceResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 17);
+  messageDesc(file_distributary_admin_v1_admin, 16);
 
 /**
  * @generated from message distributary.admin.v1.ResourceVariant
@@ -1051,7 +969,7 @@ export type ResourceVariant = Message<"distributary.admin.v1.ResourceVariant"> &
  * Use `create(ResourceVariantSchema)` to create a new message.
  */
 export const ResourceVariantSchema: GenMessage<ResourceVariant> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 18);
+  messageDesc(file_distributary_admin_v1_admin, 17);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsRequest
@@ -1077,7 +995,7 @@ export type ReleaseRemovalsRequest = Message<"distributary.admin.v1.ReleaseRemov
  * Use `create(ReleaseRemovalsRequestSchema)` to create a new message.
  */
 export const ReleaseRemovalsRequestSchema: GenMessage<ReleaseRemovalsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 19);
+  messageDesc(file_distributary_admin_v1_admin, 18);
 
 /**
  * @generated from message distributary.admin.v1.ReleaseRemovalsResponse
@@ -1096,7 +1014,7 @@ export type ReleaseRemovalsResponse = Message<"distributary.admin.v1.ReleaseRemo
  * Use `create(ReleaseRemovalsResponseSchema)` to create a new message.
  */
 export const ReleaseRemovalsResponseSchema: GenMessage<ReleaseRemovalsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 20);
+  messageDesc(file_distributary_admin_v1_admin, 19);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsRequest
@@ -1179,7 +1097,7 @@ export type ListClientsRequest = Message<"distributary.admin.v1.ListClientsReque
  * Use `create(ListClientsRequestSchema)` to create a new message.
  */
 export const ListClientsRequestSchema: GenMessage<ListClientsRequest> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 21);
+  messageDesc(file_distributary_admin_v1_admin, 20);
 
 /**
  * @generated from message distributary.admin.v1.ListClientsResponse
@@ -1238,7 +1156,7 @@ export type ListClientsResponse = Message<"distributary.admin.v1.ListClientsResp
  * Use `create(ListClientsResponseSchema)` to create a new message.
  */
 export const ListClientsResponseSchema: GenMessage<ListClientsResponse> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 22);
+  messageDesc(file_distributary_admin_v1_admin, 21);
 
 /**
  * A stream, or a client that polls.
@@ -1302,7 +1220,7 @@ export type Client = Message<"distributary.admin.v1.Client"> & {
  * Use `create(ClientSchema)` to create a new message.
  */
 export const ClientSchema: GenMessage<Client> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 23);
+  messageDesc(file_distributary_admin_v1_admin, 22);
 
 /**
  * Where a stream stands in the change that waits for it.
@@ -1337,7 +1255,7 @@ export type ClientWave = Message<"distributary.admin.v1.ClientWave"> & {
  * Use `create(ClientWaveSchema)` to create a new message.
  */
 export const ClientWaveSchema: GenMessage<ClientWave> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 24);
+  messageDesc(file_distributary_admin_v1_admin, 23);
 
 /**
  * @generated from message distributary.admin.v1.ClientNode
@@ -1359,7 +1277,7 @@ export type ClientNode = Message<"distributary.admin.v1.ClientNode"> & {
  * Use `create(ClientNodeSchema)` to create a new message.
  */
 export const ClientNodeSchema: GenMessage<ClientNode> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 25);
+  messageDesc(file_distributary_admin_v1_admin, 24);
 
 /**
  * @generated from message distributary.admin.v1.ClientTypeState
@@ -1438,7 +1356,7 @@ export type ClientTypeState = Message<"distributary.admin.v1.ClientTypeState"> &
  * Use `create(ClientTypeStateSchema)` to create a new message.
  */
 export const ClientTypeStateSchema: GenMessage<ClientTypeState> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 26);
+  messageDesc(file_distributary_admin_v1_admin, 25);
 
 /**
  * @generated from message distributary.admin.v1.HeldVariant
@@ -1492,7 +1410,7 @@ export type HeldVariant = Message<"distributary.admin.v1.HeldVariant"> & {
  * Use `create(HeldVariantSchema)` to create a new message.
  */
 export const HeldVariantSchema: GenMessage<HeldVariant> = /*@__PURE__*/
-  messageDesc(file_distributary_admin_v1_admin, 27);
+  messageDesc(file_distributary_admin_v1_admin, 26);
 
 /**
  * What the relay knows, for operators. Served by the admin listener over Connect (JSON or binary).
