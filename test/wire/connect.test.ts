@@ -207,25 +207,15 @@ describe('cold services', () => {
       expect(names[3]).to.deep.equal(['health.proto']);
     }).timeout(20_000);
 
-    it('knows extensions, and says what it does not know', async () => {
-      const [numbers, file, ...unknown] = await ask(
-        { case: 'allExtensionNumbersOfType', value: 'google.protobuf.MethodOptions' },
-        {
-          case: 'fileContainingExtension',
-          value: { containingType: 'google.protobuf.MethodOptions', extensionNumber: 72_295_728 },
-        },
+    it('says what it does not know', async () => {
+      const unknown = await ask(
         { case: 'fileByFilename', value: 'no.proto' },
         { case: 'fileContainingSymbol', value: 'no.Such' },
-        { case: 'fileContainingSymbol', value: `${ads}.NoSuch` },
-        { case: 'allExtensionNumbersOfType', value: 'no.Such' },
+        { case: 'allExtensionNumbersOfType', value: 'google.protobuf.MethodOptions' },
         { case: undefined },
       );
-      expect(numbers?.case === 'allExtensionNumbersResponse' && numbers.value.extensionNumber).to.include(
-        72_295_728,
-      );
-      expect(file?.case).to.equal('fileDescriptorResponse');
       const codes = unknown.map((answer) => answer.case === 'errorResponse' && answer.value.errorCode);
-      expect(codes).to.deep.equal([5, 5, 5, 5, 3]);
+      expect(codes).to.deep.equal([5, 5, 12, 3]);
     });
 
     it('answers under its v1alpha name too', async () => {
