@@ -9,6 +9,7 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Pace } from '../model/time-slices.ts';
 import {
+  bytes,
   encode,
   encoded,
   type Field,
@@ -40,8 +41,7 @@ export interface StatusEntry {
 /** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
 
-/** In bytes. What is shorter is copied into one piece with its neighbours; what is longer is a piece as it is. */
-const largeBody = 16 << 10;
+/** As many fields are one piece as have so many bytes together, or one that has more. */
 const pieceBytes = 64 << 10;
 
 /** Bytes one after the other, in pieces of a size that sockets like. */
@@ -60,16 +60,6 @@ class Chunks {
     this.length += size;
   }
 
-  bytes(bytes: Uint8Array): void {
-    if (bytes.length < largeBody) {
-      this.fields([encoded(bytes)]);
-      return;
-    }
-    this.#flush();
-    this.#pieces.push(bytes);
-    this.length += bytes.length;
-  }
-
   /** All of it; after that it is empty. */
   take(): readonly Uint8Array[] {
     this.#flush();
@@ -86,14 +76,13 @@ class Chunks {
   }
 }
 
-/** ClientStatusResponse.config, ClientConfig.generic_xds_configs and GenericXdsConfig.xds_config; all have a length. */
+/** ClientStatusResponse.config and ClientConfig.generic_xds_configs; both have a length. */
 const configTag = bytesTag(1);
 const entryTag = bytesTag(3);
-const bodyTag = bytesTag(4);
 
 /**
- * Writes a ClientStatusResponse entry by entry, up to a size. Large bodies are not copied: a response of tens of megabytes
- * made of protobuf messages would block the process for seconds.
+ * Writes a ClientStatusResponse entry by entry, up to a size: a response of tens of megabytes made of protobuf messages
+ * would block the process for seconds.
  */
 export class ClientStatusWriter {
   readonly #maxBytes: number;
@@ -107,16 +96,7 @@ export class ClientStatusWriter {
 
   /** An entry of the client that is ended next. False: that is too much, and the answer cannot be used. */
   entry(entry: StatusEntry): boolean {
-    const { body } = entry;
-    const fields = entryFields(entry);
-    if (body === undefined) {
-      this.#entries.fields([message(3, fields)]);
-    } else {
-      fields.push(encoded(headOf(bodyTag, body.length)));
-      const head = headOf(entryTag, sizeOfFields(fields) + body.length);
-      this.#entries.fields([encoded(head), ...fields]);
-      this.#entries.bytes(body);
-    }
+    this.#entries.fields([message(3, entryFields(entry))]);
     return this.#fits();
   }
 
@@ -129,7 +109,7 @@ export class ClientStatusWriter {
     text(rest, 4, scope);
     this.#entries.fields(rest);
     this.#clients.fields([encoded(headOf(configTag, this.#entries.length))]);
-    for (const piece of this.#entries.take()) this.#clients.bytes(piece);
+    for (const piece of this.#entries.take()) this.#clients.fields([encoded(piece)]);
     return this.#fits();
   }
 
@@ -149,11 +129,12 @@ export class ClientStatusWriter {
 }
 
 function entryFields(entry: StatusEntry): Field[] {
-  const { typeUrl, name, version = '', lastUpdated, configStatus = 0, clientStatus = 0, error } = entry;
+  const { typeUrl, name, version = '', body, lastUpdated, configStatus = 0, clientStatus = 0, error } = entry;
   const fields: Field[] = [];
   text(fields, 1, typeUrl);
   text(fields, 2, name);
   text(fields, 3, version);
+  if (body !== undefined) fields.push(bytes(4, body));
   if (lastUpdated !== undefined) fields.push(message(5, timestamp(lastUpdated)));
   if (configStatus !== 0) fields.push(varint(6, configStatus));
   if (clientStatus !== 0) fields.push(varint(7, clientStatus));

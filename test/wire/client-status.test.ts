@@ -121,16 +121,6 @@ describe('client status, written by hand', () => {
     );
   });
 
-  it('takes large bodies as they are, and joins small ones', () => {
-    const writer = new ClientStatusWriter(Number.POSITIVE_INFINITY);
-    const bodies = [16_384, 100, 40_000, 16_383, 200_000].map((size) => new Uint8Array(size));
-    for (const [at, one] of bodies.entries()) writer.entry({ typeUrl: 't', name: `${at}`, body: one });
-    writer.client({ nodeId: 'one', cluster: '', scope: '' });
-    const pieces = writer.take();
-    expect(bodies.map((one) => pieces.includes(one))).to.deep.equal([true, false, true, false, true]);
-    expect(pieces.length).to.equal(7);
-  });
-
   it('forgets the entries of a client that has left', () => {
     const writer = new ClientStatusWriter(1000);
     writer.entry({ typeUrl: 't', name: 'gone' });
