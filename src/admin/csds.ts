@@ -1,9 +1,12 @@
 import { create } from '@bufbuild/protobuf';
+import { AnySchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
 import type { Config } from '../config/config.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import {
+  type ClientConfig_GenericXdsConfig,
+  ClientConfig_GenericXdsConfigSchema,
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
   type ClientStatusResponse,
@@ -28,9 +31,9 @@ import {
   ClientStatusWriter,
   type EncodedStatus,
   encodedResponse,
-  type StatusEntry,
   sizeOf,
   statusJson,
+  undecoded,
 } from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -220,26 +223,32 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
   return access.admits(value, parameters) && value.constraints.matches(parameters);
 }
 
-function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): StatusEntry {
+function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): ClientConfig_GenericXdsConfig {
   const { name, value, state, missing, rejection } = holding;
-  const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
-  return {
+  return create(ClientConfig_GenericXdsConfigSchema, {
     typeUrl: type.info.url,
     name,
     configStatus: configStatuses[state],
     ...contentOf(value, bodyOf),
     // What a removal left behind at the client is still shown.
     ...(missing && !isVariant(value) ? { clientStatus: ClientResourceStatus.DOES_NOT_EXIST } : {}),
-    ...(error === undefined ? {} : { error }),
-  };
+    ...(rejection && {
+      errorState: {
+        details: rejection.message,
+        versionInfo: rejection.version,
+        lastUpdateAttempt: timestampFromMs(Math.floor(rejection.at)),
+      },
+    }),
+  });
 }
 
-function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
+function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<ClientConfig_GenericXdsConfig> {
   for (const [type, table] of relay.store.tables) {
     for (const [name, cached] of table.resources) {
       for (const { variant } of cached.variants.values()) {
         const content = contentOf(variant, bodyOf);
-        yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
+        const clientStatus = ClientResourceStatus.ACKED;
+        yield create(ClientConfig_GenericXdsConfigSchema, { typeUrl: type, name, clientStatus, ...content });
       }
     }
     for (const { interest, answer } of table.interests.all()) {
@@ -247,7 +256,7 @@ function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
       if (isCollection(selector) || table.hasContent(interest)) continue;
       const clientStatus =
         answer === undefined ? ClientResourceStatus.REQUESTED : ClientResourceStatus.DOES_NOT_EXIST;
-      yield { typeUrl: type, name: selector, clientStatus };
+      yield create(ClientConfig_GenericXdsConfigSchema, { typeUrl: type, name: selector, clientStatus });
     }
   }
 }
@@ -262,13 +271,14 @@ const configStatuses: Readonly<Record<SyncState, ConfigStatus>> = {
 function contentOf(
   value: Value | undefined,
   bodyOf: BodyOf,
-): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
+): Partial<Pick<ClientConfig_GenericXdsConfig, 'versionInfo' | 'lastUpdated' | 'xdsConfig'>> {
   if (!isVariant(value)) return {};
-  const content = { version: controlPlaneVersion(value), lastUpdated: value.cachedSince };
+  const lastUpdated = timestampFromMs(Math.floor(value.cachedSince));
+  const content = { versionInfo: controlPlaneVersion(value), lastUpdated };
   // A private key is for its subscribers, not for whoever asks for their status.
   if (value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
   const body = bodyOf(value.payload.bytes);
-  return body === undefined ? content : { ...content, body };
+  return body === undefined ? content : { ...content, xdsConfig: undecoded(AnySchema, body) };
 }
 
 /** Whose streams a CSDS answer tells of (docs/adr/0065). */

@@ -1,7 +1,9 @@
-import { create, type DescMessage, fromBinary, type MessageShape } from '@bufbuild/protobuf';
+import { create, type DescMessage, fromBinary, type MessageShape, toBinary } from '@bufbuild/protobuf';
 import { BinaryReader } from '@bufbuild/protobuf/wire';
 import {
   type ClientConfig,
+  type ClientConfig_GenericXdsConfig,
+  ClientConfig_GenericXdsConfigSchema,
   ClientConfigSchema,
   type ClientStatusResponse,
   ClientStatusResponseSchema,
@@ -14,29 +16,11 @@ import {
   encoded,
   type Field,
   headOf,
-  message,
-  nested,
   sizeOf as sizeOfFields,
-  text,
-  varint,
 } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
-
-/** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
-export interface StatusEntry {
-  readonly typeUrl: string;
-  readonly name: string;
-  readonly version?: string;
-  /** An encoded Any. */
-  readonly body?: Uint8Array;
-  /** Milliseconds since the epoch. */
-  readonly lastUpdated?: number;
-  readonly configStatus?: number;
-  readonly clientStatus?: number;
-  readonly error?: { readonly at: number; readonly details: string; readonly version: string };
-}
 
 /** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
@@ -95,19 +79,15 @@ export class ClientStatusWriter {
   }
 
   /** An entry of the client that is ended next. False: that is too much, and the answer cannot be used. */
-  entry(entry: StatusEntry): boolean {
-    this.#entries.fields([message(3, entryFields(entry))]);
+  entry(entry: ClientConfig_GenericXdsConfig): boolean {
+    this.#entries.fields([bytes(3, toBinary(ClientConfig_GenericXdsConfigSchema, entry))]);
     return this.#fits();
   }
 
   /** Ends a client. False: that is too much. */
   client({ nodeId, cluster, scope }: Readonly<Record<'nodeId' | 'cluster' | 'scope', string>>): boolean {
-    const node: Field[] = [];
-    text(node, 1, nodeId);
-    text(node, 2, cluster);
-    const rest: Field[] = [message(1, node)];
-    text(rest, 4, scope);
-    this.#entries.fields(rest);
+    const rest = create(ClientConfigSchema, { node: { id: nodeId, cluster }, clientScope: scope });
+    this.#entries.fields([encoded(toBinary(ClientConfigSchema, rest))]);
     this.#clients.fields([encoded(headOf(configTag, this.#entries.length))]);
     for (const piece of this.#entries.take()) this.#clients.fields([encoded(piece)]);
     return this.#fits();
@@ -128,33 +108,7 @@ export class ClientStatusWriter {
   }
 }
 
-function entryFields(entry: StatusEntry): Field[] {
-  const { typeUrl, name, version = '', body, lastUpdated, configStatus = 0, clientStatus = 0, error } = entry;
-  const fields: Field[] = [];
-  text(fields, 1, typeUrl);
-  text(fields, 2, name);
-  text(fields, 3, version);
-  if (body !== undefined) fields.push(bytes(4, body));
-  if (lastUpdated !== undefined) fields.push(message(5, timestamp(lastUpdated)));
-  if (configStatus !== 0) fields.push(varint(6, configStatus));
-  if (clientStatus !== 0) fields.push(varint(7, clientStatus));
-  if (error !== undefined) {
-    const state: Field[] = [message(2, timestamp(error.at))];
-    text(state, 3, error.details);
-    text(state, 4, error.version);
-    nested(fields, 8, state);
-  }
-  return fields;
-}
-
-/** google.protobuf.Timestamp. */
-function timestamp(milliseconds: number): Field[] {
-  const seconds = Math.floor(milliseconds / 1000);
-  const nanos = Math.floor(milliseconds - seconds * 1000) * 1e6;
-  return nanos === 0 ? [varint(1, seconds)] : [varint(1, seconds), varint(2, nanos)];
-}
-
-/** For connect-node, which encodes it: protobuf writes fields that it does not know as they came. */
+/** For who encodes it: protobuf writes fields that it does not know as they came. */
 export function undecoded<Desc extends DescMessage>(desc: Desc, bytes: Uint8Array): MessageShape<Desc> {
   const response = create(desc);
   if (bytes.length === 0) return response;
