@@ -30,7 +30,6 @@ import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from './
 import { type GrpcServer, listenGrpc } from './wire/http2-server.ts';
 import { verifiedIdentity } from './wire/peer.ts';
 import { reflection, reflectionAliases } from './wire/reflection.ts';
-import { lazyEnvoyRegistry } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
 /** The listeners for clients of one process. */
@@ -248,7 +247,6 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
       ),
     ],
     aliases: reflectionAliases,
-    jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
     refused: (reason) => core.metrics.count.rejected(reason).inc(),
     threw: (error, path) => core.log.error('a handler failed', { path, error }),
   });

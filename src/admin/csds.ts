@@ -19,22 +19,14 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { controlPlaneVersion } from '../model/change.ts';
-import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { isCollection } from '../model/selection.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
-import { type Pace, type Payer, TimeSlices } from '../model/time-slices.ts';
+import type { Pace, Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { compileBounded, compilePrincipals } from '../security/pattern.ts';
-import {
-  ClientStatusWriter,
-  type EncodedStatus,
-  encodedResponse,
-  sizeOf,
-  statusJson,
-  undecoded,
-} from '../wire/client-status.ts';
+import { ClientStatusWriter, type EncodedStatus, sizeOf, undecoded } from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer.ts';
@@ -53,7 +45,6 @@ export function csds(
   answerOf: (query: ClientStatusQuery) => ClientStatusResult | Promise<ClientStatusResult>,
   maxResponseBytes: () => number,
 ): AuxiliaryService {
-  const slices = new TimeSlices(systemClock);
   return {
     maxRequestBytes,
     kindOf: () => csdsCalls,
@@ -74,26 +65,16 @@ export function csds(
   /** The caller's scope is checked for each request, because the rules may have changed since the stream began. */
   async function answerTo(
     request: ClientStatusRequest,
-    { values, requestHeader, signal: gone }: HandlerContext,
+    { values, signal: gone }: HandlerContext,
   ): Promise<ClientStatusResponse> {
     const call = values.get(callKey);
     if (call === undefined) throw new Error('a call without a caller');
     const scope = valueOf(scopeOf(call.peer));
-    const contentType = requestHeader.get('content-type') ?? '';
-    const grpc = contentType.startsWith('application/grpc');
-    const maxBytes = Math.min(maxResponseBytes(), grpc ? Infinity : maxConnectBytes);
+    const maxBytes = maxResponseBytes();
     const release = call.hold();
     try {
       const { account: payer } = call.peer;
-      const pieces = valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call));
-      if (grpc) {
-        call.answerWith(pieces);
-        return create(ClientStatusResponseSchema);
-      }
-      if (!contentType.includes('json')) return encodedResponse(pieces);
-      const bound = { useProtoFieldName: false, maxBytes };
-      const json = valueOf(await slices.run((pace) => statusJson(pieces, bound, pace), payer));
-      call.answerWith(json, contentType.startsWith('application/connect'));
+      call.answerWith(valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call)));
       return create(ClientStatusResponseSchema);
     } finally {
       release();
@@ -120,9 +101,6 @@ export interface ClientStatusQuery {
   /** Who asks waits no longer. */
   readonly gone?: AbortSignal;
 }
-
-/** A Connect response is written at once, so on the xDS port it has a smaller bound. */
-const maxConnectBytes = 1 << 20;
 
 /** How a body is shown; undefined: it is not. */
 type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
@@ -193,7 +171,7 @@ function bodiesOf({ request, whole = false }: ClientStatusQuery): BodyOf {
 }
 
 export function answerTooLarge(maxBytes: number): GrpcStatus {
-  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
+  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes): exclude_resource_contents and node_matchers make it smaller`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 
