@@ -12,13 +12,7 @@ import { compileAuthorization } from './security/authorization.ts';
 import { type ClientNode, readClientNode } from './security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from './security/derive-parameters.ts';
 import { compilePrincipals } from './security/pattern.ts';
-import {
-  originOfFeatures,
-  PASSES_VARIANTS,
-  UNKNOWN_NAMES,
-  UNKNOWN_WILDCARDS,
-  USER_AGENT,
-} from './wire/between-relays.ts';
+import { originOfFeatures, PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from './wire/between-relays.ts';
 import { Code, type GrpcStatus } from './wire/grpc-status.ts';
 import { nodeKeyOf, type PeerNames, verifiedIdentity } from './wire/peer.ts';
 import type { Peer } from './wire/server-stream.ts';
@@ -43,7 +37,6 @@ class KnownClient implements ClientContext, SidedClient {
   readonly relay: boolean;
   readonly isEnvoy: boolean;
   readonly unknownNames: boolean;
-  readonly unknownWildcards: boolean;
   readonly passesVariants: boolean;
   readonly loadOrigin: LoadOrigin;
   readonly classKey: string;
@@ -68,7 +61,6 @@ class KnownClient implements ClientContext, SidedClient {
     this.relay = node.userAgentName === USER_AGENT;
     this.isEnvoy = node.userAgentName === 'envoy';
     this.unknownNames = node.clientFeatures.includes(UNKNOWN_NAMES);
-    this.unknownWildcards = node.clientFeatures.includes(UNKNOWN_WILDCARDS);
     this.passesVariants = node.clientFeatures.includes(PASSES_VARIANTS);
     this.loadOrigin = rules.mayBeRelay(peer) ? originOfFeatures(node.clientFeatures) : itsOwn;
     this.#derived = derived;

@@ -9,6 +9,7 @@ import { type ResourceName, resourceName, type TypeUrl } from './model/brand.ts'
 import { type Catalog, type Commit, isVariant } from './model/catalog.ts';
 import type { Clock, Timer } from './model/clock.ts';
 import { UNCONSTRAINED } from './model/constraints.ts';
+import { onceFor } from './model/maps.ts';
 import { isCollection } from './model/selection.ts';
 import { type Pace, TimeSlices } from './model/time-slices.ts';
 import { type Holder, type Interest, type Put, transaction } from './model/transaction.ts';
@@ -155,8 +156,8 @@ class InterestList {
   readonly #store: Store;
   readonly #views: Views;
   readonly #slices: TimeSlices;
-  /** What is on the list, by the interests that the relay has: most are the same the next time. */
-  #listed: ReadonlyMap<Interest, ResourceName> = new Map();
+  /** What is on the list. */
+  #listed: ReadonlySet<ResourceName> = new Set();
   #renewal: 'none' | 'looking' | Timer = 'none';
   #isStopped = false;
 
@@ -193,27 +194,23 @@ class InterestList {
   }
 
   /** In slices: clients of this relay must not wait for its siblings. */
-  async #look(pace: Pace): Promise<ReadonlyMap<Interest, ResourceName>> {
-    const found = new Map<Interest, ResourceName>();
+  async #look(pace: Pace): Promise<ReadonlySet<ResourceName>> {
+    const found = new Set<ResourceName>();
     for (const interest of this.#answerable()) {
       await pace.yieldIfDue();
-      found.set(interest, this.#listed.get(interest) ?? resourceName(nameOfInterest(interest)));
+      found.add(nameOf(interest));
     }
     return found;
   }
 
   /** Only what has changed. */
-  #publish(found: ReadonlyMap<Interest, ResourceName>): void {
+  #publish(found: ReadonlySet<ResourceName>): void {
     // A relay without anything is no better than none: who asks it hears nothing.
     if (found.size === 0) return;
-    const before = this.#listed;
-    const isSame = found.size === before.size && found.keys().every((interest) => before.has(interest));
-    if (isSame) return;
+    const puts = Array.from(found.difference(this.#listed), listed);
+    const gone = this.#listed.difference(found);
+    const removals = Array.from(gone, (name) => ({ name, constraints: UNCONSTRAINED }));
     this.#listed = found;
-    // An interest that has ended and is there again is another object with the same name.
-    const [now, earlier] = [new Set(found.values()), new Set(before.values())];
-    const puts = Array.from(now.difference(earlier), listed);
-    const removals = Array.from(earlier.difference(now), (name) => ({ name, constraints: UNCONSTRAINED }));
     if (puts.length === 0 && removals.length === 0) return;
     const changes = { puts, removals, resolved: [ALL_INTERESTS] };
     this.#views.publish(this.#store.apply(transaction({ holder: LISTED, type: INTERESTS_TYPE, ...changes })));
@@ -230,6 +227,9 @@ class InterestList {
     }
   }
 }
+
+/** Each second most are the same. */
+const nameOf = onceFor((interest: Interest) => resourceName(nameOfInterest(interest)));
 
 function listed(name: ResourceName): Put {
   return {

@@ -1,9 +1,12 @@
 import { create } from '@bufbuild/protobuf';
+import { AnySchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
 import type { Config } from '../config/config.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import {
+  type ClientConfig_GenericXdsConfig,
+  ClientConfig_GenericXdsConfigSchema,
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
   type ClientStatusResponse,
@@ -16,22 +19,14 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { controlPlaneVersion } from '../model/change.ts';
-import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { isCollection } from '../model/selection.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
-import { type Pace, type Payer, TimeSlices } from '../model/time-slices.ts';
+import type { Pace, Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { compileBounded, compilePrincipals } from '../security/pattern.ts';
-import {
-  ClientStatusWriter,
-  type EncodedStatus,
-  encodedResponse,
-  type StatusEntry,
-  sizeOf,
-  statusJson,
-} from '../wire/client-status.ts';
+import { ClientStatusWriter, type EncodedStatus, sizeOf, undecoded } from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer.ts';
@@ -42,8 +37,7 @@ import { valueOf } from './requests.ts';
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;
 
-/** On all listeners together. */
-export const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
+const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
 
 /** CSDS on the xDS port: request and response, not a watch (protocol §9). */
 export function csds(
@@ -51,7 +45,6 @@ export function csds(
   answerOf: (query: ClientStatusQuery) => ClientStatusResult | Promise<ClientStatusResult>,
   maxResponseBytes: () => number,
 ): AuxiliaryService {
-  const slices = new TimeSlices(systemClock);
   return {
     maxRequestBytes,
     kindOf: () => csdsCalls,
@@ -72,26 +65,16 @@ export function csds(
   /** The caller's scope is checked for each request, because the rules may have changed since the stream began. */
   async function answerTo(
     request: ClientStatusRequest,
-    { values, requestHeader, signal: gone }: HandlerContext,
+    { values, signal: gone }: HandlerContext,
   ): Promise<ClientStatusResponse> {
     const call = values.get(callKey);
     if (call === undefined) throw new Error('a call without a caller');
     const scope = valueOf(scopeOf(call.peer));
-    const contentType = requestHeader.get('content-type') ?? '';
-    const grpc = contentType.startsWith('application/grpc');
-    const maxBytes = Math.min(maxResponseBytes(), grpc ? Infinity : maxConnectBytes);
+    const maxBytes = maxResponseBytes();
     const release = call.hold();
     try {
       const { account: payer } = call.peer;
-      const pieces = valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call));
-      if (grpc) {
-        call.answerWith(pieces);
-        return create(ClientStatusResponseSchema);
-      }
-      if (!contentType.includes('json')) return encodedResponse(pieces);
-      const bound = { useProtoFieldName: false, maxBytes };
-      const json = valueOf(await slices.run((pace) => statusJson(pieces, bound, pace), payer));
-      call.answerWith(json, contentType.startsWith('application/connect'));
+      call.answerWith(valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call)));
       return create(ClientStatusResponseSchema);
     } finally {
       release();
@@ -118,9 +101,6 @@ export interface ClientStatusQuery {
   /** Who asks waits no longer. */
   readonly gone?: AbortSignal;
 }
-
-/** A Connect response is written at once, so on the xDS port it has a smaller bound. */
-export const maxConnectBytes = 1 << 20;
 
 /** How a body is shown; undefined: it is not. */
 type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
@@ -191,7 +171,7 @@ function bodiesOf({ request, whole = false }: ClientStatusQuery): BodyOf {
 }
 
 export function answerTooLarge(maxBytes: number): GrpcStatus {
-  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
+  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes): exclude_resource_contents and node_matchers make it smaller`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 
@@ -221,26 +201,32 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
   return access.admits(value, parameters) && value.constraints.matches(parameters);
 }
 
-function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): StatusEntry {
+function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): ClientConfig_GenericXdsConfig {
   const { name, value, state, missing, rejection } = holding;
-  const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
-  return {
+  return create(ClientConfig_GenericXdsConfigSchema, {
     typeUrl: type.info.url,
     name,
     configStatus: configStatuses[state],
     ...contentOf(value, bodyOf),
     // What a removal left behind at the client is still shown.
     ...(missing && !isVariant(value) ? { clientStatus: ClientResourceStatus.DOES_NOT_EXIST } : {}),
-    ...(error === undefined ? {} : { error }),
-  };
+    ...(rejection && {
+      errorState: {
+        details: rejection.message,
+        versionInfo: rejection.version,
+        lastUpdateAttempt: timestampFromMs(Math.floor(rejection.at)),
+      },
+    }),
+  });
 }
 
-function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
+function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<ClientConfig_GenericXdsConfig> {
   for (const [type, table] of relay.store.tables) {
     for (const [name, cached] of table.resources) {
       for (const { variant } of cached.variants.values()) {
         const content = contentOf(variant, bodyOf);
-        yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
+        const clientStatus = ClientResourceStatus.ACKED;
+        yield create(ClientConfig_GenericXdsConfigSchema, { typeUrl: type, name, clientStatus, ...content });
       }
     }
     for (const { interest, answer } of table.interests.all()) {
@@ -248,7 +234,7 @@ function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
       if (isCollection(selector) || table.hasContent(interest)) continue;
       const clientStatus =
         answer === undefined ? ClientResourceStatus.REQUESTED : ClientResourceStatus.DOES_NOT_EXIST;
-      yield { typeUrl: type, name: selector, clientStatus };
+      yield create(ClientConfig_GenericXdsConfigSchema, { typeUrl: type, name: selector, clientStatus });
     }
   }
 }
@@ -263,13 +249,14 @@ const configStatuses: Readonly<Record<SyncState, ConfigStatus>> = {
 function contentOf(
   value: Value | undefined,
   bodyOf: BodyOf,
-): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
+): Partial<Pick<ClientConfig_GenericXdsConfig, 'versionInfo' | 'lastUpdated' | 'xdsConfig'>> {
   if (!isVariant(value)) return {};
-  const content = { version: controlPlaneVersion(value), lastUpdated: value.cachedSince };
+  const lastUpdated = timestampFromMs(Math.floor(value.cachedSince));
+  const content = { versionInfo: controlPlaneVersion(value), lastUpdated };
   // A private key is for its subscribers, not for whoever asks for their status.
   if (value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
   const body = bodyOf(value.payload.bytes);
-  return body === undefined ? content : { ...content, body };
+  return body === undefined ? content : { ...content, xdsConfig: undecoded(AnySchema, body) };
 }
 
 /** Whose streams a CSDS answer tells of (docs/adr/0065). */

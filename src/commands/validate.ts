@@ -32,7 +32,7 @@ export const validate = defineCommand({
   does: 'checks a configuration without running it',
   about: `Checks a configuration and the files it names, resources too, without running it. It refuses what a relay would only warn
 about: resource files that it would leave out, rules that match no client, an upstream that is this relay itself or is never used,
-limits that no request fits into, a bake longer than max_wait, a cache.persistence.path that cannot be written, and
+a bake longer than max_wait, a cache.persistence.path that cannot be written, and
 certificates that have expired.
 
 Prints every problem as FILE:LINE:COLUMN: path: message. What is dangerous but may be intended is printed as

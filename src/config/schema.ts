@@ -243,13 +243,16 @@ const cache = z
   })
   .transform(inCode);
 
+/** The least that the first request of a client takes: its node, a type and some names. */
+const leastRequestBytes = 1024;
+
 // biome-ignore format: a table, one key a line
 const limits = z
   .strictObject({
     max_streams: count().default(20_000).describe('Open streams of clients, over all workers'),
     max_subscriptions_per_stream: count().default(10_000).describe('Names and locators that one stream may be subscribed to, over all its types; a type without names counts as one. One request may not name more either, duplicates included. A stream has at most 100 types'),
-    max_request_bytes: count().default(4_194_304).describe('The largest request accepted from a client, and the most characters of names that a stream may be subscribed to'),
-    max_poll_bytes: count().default(1_048_576).describe('The largest body accepted on the rest listener'),
+    max_request_bytes: count(leastRequestBytes).default(4_194_304).describe('The largest request accepted from a client, and the most characters of names that a stream may be subscribed to'),
+    max_poll_bytes: count(leastRequestBytes).default(1_048_576).describe('The largest body accepted on the rest listener'),
     max_response_bytes: count().default(67_108_864).describe('The largest response accepted from a control plane, or sent to a client: over REST its JSON'),
     subscription_changes_per_second: count().default(100).describe('Per stream; above this rate reading pauses. ACKs are free. A change counts once, plus once for each 500 resources of the changed subscription. Of a peer as many changes of what it polls, and of the node of load reports'),
     max_constraint_depth: count().max(1000).default(64).describe('How deep TP2 constraints may be nested'),

@@ -34,7 +34,6 @@ export function withoutEffect(file: unknown): readonly UnplacedProblem[] {
     ...unverifiedIdentities(file),
     ...unusedUpstreams(file),
     ...upstreamsThatAreThisRelay(file),
-    ...requestsThatFitNobody(file),
     ...bakesThatTimeOut(file),
   ];
 }
@@ -231,19 +230,6 @@ function unreachableBounds({ limits }: Config): readonly UnplacedProblem[] {
           message: `${limits[limitKey]} is more than limits.${bound} (${limits[boundKey]}), which is reached first: raise that, or lower this`,
         },
   );
-}
-
-/** The least that the first request of a client takes: its node, a type and some names. Bytes. */
-const leastRequestBytes = 1024;
-
-function requestsThatFitNobody(file: unknown): readonly UnplacedProblem[] {
-  return ['max_request_bytes', 'max_poll_bytes'].flatMap((key) => {
-    const bytes = read(read(file, 'limits'), key);
-    // The schema refuses what is less than 1.
-    if (typeof bytes !== 'number' || bytes < 1 || bytes >= leastRequestBytes) return [];
-    const message = `no request fits into ${bytes} bytes: at least ${leastRequestBytes} is needed, and 65536 for an Envoy that sends its whole node`;
-    return { path: ['limits', key], message };
-  });
 }
 
 /** A wave whose bake is longer is over only by `on_timeout`; with MANUAL there is no timeout. */

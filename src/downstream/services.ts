@@ -40,10 +40,8 @@ export interface ClientContext {
   readonly isEnvoy: boolean;
   /** A relay: of what a first SotW response lacks it will say that it is not there. */
   readonly relay: boolean;
-  /** A relay to which full-state responses say which names are unknown (`UNKNOWN_STATUS`, wire/via.ts). */
+  /** A relay to which responses say what is unknown (`UNKNOWN_NAMES`, wire/between-relays.ts). */
   readonly unknownNames: boolean;
-  /** A relay to which delta responses say which wildcards and globs are unknown. */
-  readonly unknownWildcards: boolean;
   /** A relay of variants: its plain names are locators without parameters (wire/via.ts). */
   readonly passesVariants: boolean;
   /** Whose load it reports. */

@@ -93,7 +93,7 @@ export class TypeStream {
       ttl: client.ttl,
       constrained: services.constrained(),
       contentVersions: protocol === 'sotw' && services.contentVersions(),
-      unknownNames: protocol === 'sotw' ? client.unknownNames : client.unknownWildcards,
+      unknownNames: client.unknownNames,
       absencesUnsaid: protocol === 'delta' && client.isEnvoy && waitedFor.has(this.info.short),
     });
   }

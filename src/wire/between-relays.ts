@@ -68,13 +68,11 @@ function stringsOf(text: string): readonly string[] | undefined {
 }
 
 /**
- * Client feature of a relay that is told which names are unknown by a resource error with UNKNOWN_STATUS in full-state SotW
- * responses (protocol §3.13). To it, what such a response lacks and does not say is unknown is absent.
+ * Client feature of a relay that is told by resource errors with UNKNOWN_STATUS what is unknown (protocol §3.13): in full-state
+ * SotW responses which names, in delta which wildcards and globs. To it, what a full state lacks and does not say is
+ * unknown is absent.
  */
 export const UNKNOWN_NAMES = 'distributary.unknown-names';
-
-/** The same of a relay that is told so in delta which wildcards and globs are. Earlier builds have only the other one. */
-export const UNKNOWN_WILDCARDS = 'distributary.unknown-wildcards';
 
 /** The google.rpc.Status of these resource errors. It goes from a relay to a relay, and never further. */
 export const UNKNOWN_STATUS = encodeStatus(Code.UNAVAILABLE, 'distributary: not known yet');

@@ -29,7 +29,7 @@ import {
   secureContextOptions,
   type TlsMaterial,
 } from './tls-material.ts';
-import { derivedKeys, hourOf, sessionTimeout, type TicketKeys, ticketKeyCallback } from './tls-sessions.ts';
+import { derivedKeys, sessionTimeout, type TicketKeys, ticketKeyCallback } from './tls-sessions.ts';
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
 export async function listen<S extends Listener>(
@@ -273,9 +273,6 @@ class TlsAcceptor {
   readonly #fresh: TlsServer;
   /** Undefined: no session is resumed. */
   readonly #resuming: TlsServer | undefined;
-  #keys: TicketKeys | undefined;
-  /** The hour whose key is the only one. Undefined: those of several hours are taken. */
-  #onlyHour: number | undefined;
 
   /** `secured`, `failed`: what becomes of a handshake. */
   constructor(
@@ -307,7 +304,6 @@ class TlsAcceptor {
 
   /** `resumes`: false makes the client verify itself anew. It gets a ticket for its new session. */
   accept(socket: Socket, resumes: boolean): void {
-    if (this.#onlyHour !== undefined) this.#useKeyOfThisHour();
     const server = resumes ? (this.#resuming ?? this.#fresh) : this.#fresh;
     server.emit('connection', socket);
   }
@@ -316,24 +312,22 @@ class TlsAcceptor {
   setMaterial(material: TlsMaterial): void {
     const { sessions } = this.#tls;
     const { ticketSecret } = material;
-    this.#keys =
+    const keys: TicketKeys | undefined =
       sessions &&
       (ticketSecret === undefined
         ? (hour) => sessions.keys.of(hour)
         : derivedKeys(ticketSecret, sessions.listener));
-    this.#set(this.#fresh, material, false);
-    if (this.#resuming !== undefined) this.#set(this.#resuming, material, true);
+    this.#set(this.#fresh, material, keys, false);
+    if (this.#resuming !== undefined) this.#set(this.#resuming, material, keys, true);
   }
 
-  #set(server: TlsServer, material: TlsMaterial, accepts: boolean): void {
+  #set(server: TlsServer, material: TlsMaterial, keys: TicketKeys | undefined, accepts: boolean): void {
     const { secureOptions = 0, ...shown } = secureContextOptions(material);
     const options = { ...shown, ...this.#sessionOptions(material), secureOptions };
     server.setSecureContext(options);
-    const callback = ticketKeyCallback(this.#keys, () => this.#clock.now(), accepts);
-    if (callBack(server, callback)) return;
-    if (this.#keys === undefined)
+    const callback = ticketKeyCallback(keys, () => this.#clock.now(), accepts);
+    if (!callBack(server, callback))
       server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
-    else if (accepts) this.#onlyHour = Number.NaN;
   }
 
   /**
@@ -347,19 +341,11 @@ class TlsAcceptor {
     const verified = [sessions?.listener, requireClientCertificate, ...authorities.toSorted()];
     return { sessionTimeout, sessionIdContext: hash('sha256', JSON.stringify(verified), 'hex').slice(0, 32) };
   }
-
-  #useKeyOfThisHour(): void {
-    const hour = hourOf(this.#clock.now());
-    const key = this.#keys?.(hour);
-    if (hour === this.#onlyHour || key === undefined) return;
-    this.#onlyHour = hour;
-    this.#resuming?.setTicketKeys(Buffer.from(key));
-  }
 }
 
 /**
  * Lets a server ask for the key of each ticket. Node does not document it, and its documented `setTicketKeys` knows one
- * key. False: this Node has no such call.
+ * key. False: this Node has no such call, and no session is resumed.
  */
 function callBack(server: TlsServer, callback: ReturnType<typeof ticketKeyCallback>): boolean {
   const context: unknown = Reflect.get(Object(Reflect.get(server, '_sharedCreds')), 'context');

@@ -1,6 +1,5 @@
 import {
   createFileRegistry,
-  type DescExtension,
   type DescFile,
   type FileRegistry,
   type MessageInitShape,
@@ -47,7 +46,7 @@ type ReflectionAnswer = NonNullable<
  * API, loaded when somebody asks.
  */
 export function reflection(services: () => readonly string[]): AuxiliaryService {
-  const descriptors = lazily(() => new Descriptors([file_health, file_reflection]));
+  const descriptors = lazily(() => descriptorsOf([file_health, file_reflection]));
   const implementation: ServiceImpl<typeof ServerReflection> = {
     async *serverReflectionInfo(requests) {
       /** Files that this client has: not sent again as somebody's dependency. */
@@ -71,30 +70,20 @@ export function reflection(services: () => readonly string[]): AuxiliaryService 
 function answer(
   { messageRequest: asked }: ServerReflectionRequest,
   listed: readonly string[],
-  descriptors: () => Descriptors,
+  descriptors: () => FileRegistry,
   sent: Set<string>,
 ): ReflectionAnswer {
   switch (asked.case) {
     case 'listServices':
       return { case: 'listServicesResponse', value: { service: listed.map((name) => ({ name })) } };
     case 'fileByFilename':
-      return filesAnswer(descriptors().byName(asked.value), asked.value, sent);
+      return filesAnswer(descriptors().getFile(asked.value), asked.value, sent);
     case 'fileContainingSymbol':
-      return filesAnswer(descriptors().bySymbol(asked.value), asked.value, sent);
-    case 'fileContainingExtension': {
-      const { containingType, extensionNumber } = asked.value;
-      const found = descriptors().extensionsOf(containingType);
-      const file = found.find((extension) => extension.number === extensionNumber)?.file;
-      return filesAnswer(file, `extension ${extensionNumber} of ${containingType}`, sent);
-    }
-    case 'allExtensionNumbersOfType': {
-      const { value: baseTypeName } = asked;
-      if (!descriptors().hasMessage(baseTypeName)) return notFound(baseTypeName);
-      const extensionNumber = descriptors()
-        .extensionsOf(baseTypeName)
-        .map(({ number }) => number);
-      return { case: 'allExtensionNumbersResponse', value: { baseTypeName, extensionNumber } };
-    }
+      return filesAnswer(fileOfSymbol(descriptors(), asked.value), asked.value, sent);
+    // What tools read has none but those of options, and these come with the files that set them.
+    case 'fileContainingExtension':
+    case 'allExtensionNumbersOfType':
+      return errorAnswer(Code.UNIMPLEMENTED, 'extensions are not listed here');
     default:
       return errorAnswer(Code.INVALID_ARGUMENT, 'the request asks for nothing that is known here');
   }
@@ -123,48 +112,14 @@ const errorAnswer = (errorCode: number, errorMessage: string): ReflectionAnswer 
   value: { errorCode, errorMessage },
 });
 
-/** Descriptors by what reflection asks for. */
-class Descriptors {
-  readonly #registry: FileRegistry;
-  readonly #extensions: ReadonlyMap<string, readonly DescExtension[]>;
+/** The descriptors of the Envoy API, and of what is served beside it. */
+const descriptorsOf = (files: readonly DescFile[]): FileRegistry =>
+  createFileRegistry(envoyRegistry(), ...files.map(withImports));
 
-  constructor(files: readonly DescFile[]) {
-    this.#registry = createFileRegistry(envoyRegistry(), ...files.map(withImports));
-    const extensions = [...this.#registry].filter((desc) => desc.kind === 'extension');
-    this.#extensions = Map.groupBy(extensions, ({ extendee }) => extendee.typeName);
-  }
-
-  byName(name: string): DescFile | undefined {
-    return this.#registry.getFile(name);
-  }
-
-  /** Of a type, a service, an extension, or a field, method or enum value within one. */
-  bySymbol(symbol: string): DescFile | undefined {
-    const own = this.#registry.get(symbol);
-    if (own !== undefined) return own.file;
-    const dot = symbol.lastIndexOf('.');
-    if (dot < 0) return undefined;
-    const parent = this.#registry.get(symbol.slice(0, dot));
-    const part = symbol.slice(dot + 1);
-    switch (parent?.kind) {
-      case 'message':
-        return parent.members.some((member) => member.name === part) ? parent.file : undefined;
-      case 'service':
-        return parent.methods.some((method) => method.name === part) ? parent.file : undefined;
-      case 'enum':
-        return parent.values.some((value) => value.name === part) ? parent.file : undefined;
-      default:
-        return undefined;
-    }
-  }
-
-  hasMessage(name: string): boolean {
-    return this.#registry.getMessage(name) !== undefined;
-  }
-
-  extensionsOf(message: string): readonly DescExtension[] {
-    return this.#extensions.get(message) ?? [];
-  }
+/** Of a type, a service, an extension, or what one of them has. */
+function fileOfSymbol(descriptors: FileRegistry, symbol: string): DescFile | undefined {
+  const owner = symbol.slice(0, Math.max(0, symbol.lastIndexOf('.')));
+  return (descriptors.get(symbol) ?? descriptors.get(owner))?.file;
 }
 
 const withImports = ({ proto, dependencies }: DescFile): FileRegistry =>

@@ -438,13 +438,9 @@ export class OutageGate {
 type Upstreams = ReadonlySet<string>;
 const nothing: Upstreams = new Set();
 
-/** New nodes are asked about together, in milliseconds. */
-const togetherMs = 50;
-/** How often it is asked about nodes that have no subscription elsewhere, and who reports no more, in milliseconds. */
-const againMs = 1000;
-/** So many times as rarely the others are asked about again. */
-const rarely = 5;
-/** A node that nobody has asked about for so long reports no more, in milliseconds. */
+/** How often it is asked about those who report, in milliseconds. */
+const askAgainMs = 1000;
+/** A stream of which nothing was heard for so long reports no more, in milliseconds. */
 const forgottenMs = 15_000;
 
 /** The primary and each worker answer in one turn. */
@@ -471,12 +467,14 @@ export function subscribedElsewhere(
 ): (node: string, stream: string) => Upstreams {
   /** By the stream that reports: those whose node was asked about last are the last. */
   const streams = new Map<string, Reporting>();
-  /** By node, of these streams: a client that comes back is known already. */
-  let known = new Map<string, Upstreams>();
-  let looks = 0;
   let isAsking = false;
-  const soon = new Sweep(clock, togetherMs, () => look(false));
-  const again = new Sweep(clock, againMs, () => look(++looks % rarely === 0));
+  const looks = new Sweep(clock, askAgainMs, () => {
+    const now = clock.monotonic();
+    for (const [stream, { reportedAt }] of streams)
+      if (now - reportedAt >= forgottenMs) streams.delete(stream);
+    if (!isAsking && streams.size > 0) void look();
+    return streams.size > 0;
+  });
 
   return (node, stream) => {
     const reportedAt = clock.monotonic();
@@ -485,49 +483,28 @@ export function subscribedElsewhere(
       before.reportedAt = reportedAt;
       return before.upstreams;
     }
-    const upstreams = known.get(node) ?? nothing;
-    streams.set(stream, { node, reportedAt, upstreams });
-    soon.start();
-    return upstreams;
+    streams.set(stream, { node, reportedAt, upstreams: nothing });
+    looks.start();
+    return nothing;
   };
 
-  /** Whether to look again, so `soon` does once. */
-  function look(isAboutAll: boolean): boolean {
-    const now = clock.monotonic();
-    for (const [stream, { reportedAt }] of streams)
-      if (now - reportedAt >= forgottenMs) streams.delete(stream);
-    known = new Map(streams.values().map(({ node, upstreams }) => [node, upstreams]));
-    if (!isAsking) void askAboutSome(isAboutAll);
-    if (streams.size > 0) again.start();
-    return false;
-  }
-
   /** A primary that does not answer is asked again: what was known stays. */
-  async function askAboutSome(isAboutAll: boolean): Promise<void> {
-    const asked = new Set<string>();
-    for (const [stream, one] of [...streams]) {
-      if (asked.size >= mostAsked) break;
-      if (!isAboutAll && one.upstreams.size > 0) continue;
-      asked.add(one.node);
+  async function look(): Promise<void> {
+    const asked = streams.entries().take(mostAsked).toArray();
+    for (const [stream, one] of asked) {
       streams.delete(stream);
       streams.set(stream, one);
     }
-    if (asked.size === 0) return;
     isAsking = true;
-    const found = await ask([...asked]).catch(() => undefined);
+    const found = await ask([...new Set(asked.map(([, { node }]) => node))]).catch(() => undefined);
     isAsking = false;
-    if (found !== undefined) heard(asked, found);
-  }
-
-  function heard(asked: ReadonlySet<string>, found: readonly NodeSubscriptions[]): void {
+    if (found === undefined) return;
     const upstreamsOf = new Map(found.map((one) => [one.node, new Set(one.upstreams)]));
     let isChanged = false;
-    for (const one of streams.values()) {
-      if (!asked.has(one.node)) continue;
+    for (const [, one] of asked) {
       const upstreams = upstreamsOf.get(one.node) ?? nothing;
       if (one.upstreams.symmetricDifference(upstreams).size === 0) continue;
       one.upstreams = upstreams;
-      known.set(one.node, upstreams);
       isChanged = true;
     }
     if (isChanged) changed();

@@ -290,7 +290,7 @@ parameters: [{ key: t, from: peer.uri_san }, { key: u, from: peer.san }]
       '4:76 xds.authorization.rules[1].principals must have at',
       '6:35 upstreams[0].ads.endpoints[0] this is xds.address,',
       '6:54 upstreams[0].ads.endpoints[1] address "cp" must',
-      '7:30 limits.max_request_bytes no request fits',
+      '7:30 limits.max_request_bytes must be at',
       '7:50 limits.max_poll_bytes must be at',
       '8:18 rollout.bake a bake of',
       '8:40 rollout.max_disconnects expected a number,',

@@ -22,7 +22,6 @@ const clientOf = (env: string): ClientContext => ({
   relay: false,
   isEnvoy: false,
   unknownNames: false,
-  unknownWildcards: false,
   passesVariants: false,
   loadOrigin: itsOwn,
   access: ALLOW_ALL,

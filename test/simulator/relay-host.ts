@@ -21,7 +21,6 @@ import {
   originOfFeatures,
   PASSES_VARIANTS,
   UNKNOWN_NAMES,
-  UNKNOWN_WILDCARDS,
   USER_AGENT,
 } from '../../src/wire/between-relays.ts';
 import { Code, type GrpcStatus } from '../../src/wire/grpc-status.ts';
@@ -573,7 +572,6 @@ class Running {
         relay: node.value.userAgentName === USER_AGENT,
         isEnvoy: node.value.userAgentName === 'envoy',
         unknownNames: node.value.clientFeatures.includes(UNKNOWN_NAMES),
-        unknownWildcards: node.value.clientFeatures.includes(UNKNOWN_WILDCARDS),
         passesVariants: node.value.clientFeatures.includes(PASSES_VARIANTS),
         loadOrigin: originOfFeatures(node.value.clientFeatures),
         derived: (authority) => derived.for(authority),

@@ -143,13 +143,13 @@ describe('cold services', () => {
       expect(await outcome).to.contain('unavailable');
     });
 
-    it('answers Connect with JSON too, and clients without an authority that is a host', async () => {
+    it('answers gRPC alone, and clients without an authority that is a host', async () => {
       const connect = createConnectTransport({
         baseUrl: `http://${server.address}`,
         httpVersion: '2',
         useBinaryFormat: false,
       });
-      expect((await createClient(Health, connect).check({})).status).to.equal(Status.SERVING);
+      expect(await createClient(Health, connect).check({}).catch(String)).to.contain('415');
       const odd = rawClient(server.address, undefined, { 'grpc.default_authority': '%2Ftmp%2Fx.sock' });
       clients.push(odd);
       const call = openCall(odd, '/grpc.health.v1.Health/Check');
@@ -207,25 +207,15 @@ describe('cold services', () => {
       expect(names[3]).to.deep.equal(['health.proto']);
     }).timeout(20_000);
 
-    it('knows extensions, and says what it does not know', async () => {
-      const [numbers, file, ...unknown] = await ask(
-        { case: 'allExtensionNumbersOfType', value: 'google.protobuf.MethodOptions' },
-        {
-          case: 'fileContainingExtension',
-          value: { containingType: 'google.protobuf.MethodOptions', extensionNumber: 72_295_728 },
-        },
+    it('says what it does not know', async () => {
+      const unknown = await ask(
         { case: 'fileByFilename', value: 'no.proto' },
         { case: 'fileContainingSymbol', value: 'no.Such' },
-        { case: 'fileContainingSymbol', value: `${ads}.NoSuch` },
-        { case: 'allExtensionNumbersOfType', value: 'no.Such' },
+        { case: 'allExtensionNumbersOfType', value: 'google.protobuf.MethodOptions' },
         { case: undefined },
       );
-      expect(numbers?.case === 'allExtensionNumbersResponse' && numbers.value.extensionNumber).to.include(
-        72_295_728,
-      );
-      expect(file?.case).to.equal('fileDescriptorResponse');
       const codes = unknown.map((answer) => answer.case === 'errorResponse' && answer.value.errorCode);
-      expect(codes).to.deep.equal([5, 5, 5, 5, 3]);
+      expect(codes).to.deep.equal([5, 5, 12, 3]);
     });
 
     it('answers under its v1alpha name too', async () => {

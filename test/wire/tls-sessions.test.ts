@@ -264,7 +264,7 @@ describe('TLS sessions', () => {
         expect(counts).to.deep.equal(['resumed', 'certificate_ended']);
       });
 
-      it('have one key at a time on a Node without the callback, and stay off where they are off', async () => {
+      it('are off on a Node without the callback', async () => {
         const context: unknown = Reflect.get(createSecureContext(), 'context');
         if (typeof context !== 'object' || context === null)
           throw new Error('a SecureContext has no context');
@@ -274,15 +274,10 @@ describe('TLS sessions', () => {
         Reflect.deleteProperty(prototype, 'enableTicketKeyCallback');
         try {
           const sessions = sharedSessions();
-          const [one, two, off] = [await listen({ sessions }), await listen({ sessions }), await listen()];
-          const first = await asks(one, { version });
-          expect(await resumes(two, version, first)).to.equal(true);
-          clock.advance(hourMs);
-          sessions.keys.renew(hourOf(clock.now()));
-          expect(await resumes(two, version, first)).to.equal(false);
-          expect(await resumes(two, version, await asks(one, { version }))).to.equal(true);
-          const { session } = await asks(off, { version });
-          expect((await asks(off, { version, session })).resumed).to.equal(false);
+          for (const server of [await listen({ sessions }), await listen()]) {
+            const { session } = await asks(server, { version });
+            expect((await asks(server, { version, session })).resumed).to.equal(false);
+          }
         } finally {
           if (enable !== undefined) Object.defineProperty(prototype, 'enableTicketKeyCallback', enable);
         }

@@ -36,18 +36,21 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     return { elsewhere, asked, pass, changes: () => changes };
   }
 
-  it('new nodes are asked about at once and together, those without an answer every second, the others every 5 s', async () => {
+  it('who reports is asked about together, and again each second', async () => {
     const { elsewhere, asked, pass, changes } = started({ a: ['central'] });
     expect([...elsewhere('a', 'a'), ...elsewhere('b', 'b')]).to.deep.equal([]);
-    await pass(100);
+    await pass(1000);
     expect(asked).to.deep.equal([['a', 'b']]);
     expect([[...elsewhere('a', 'a')], [...elsewhere('b', 'b')], changes()]).to.deep.equal([
       ['central'],
       [],
       1,
     ]);
-    await pass(5000);
-    expect(asked.slice(1)).to.deep.equal([['b'], ['b'], ['b'], ['b'], ['a', 'b']]);
+    await pass(2000);
+    expect(asked.slice(1)).to.deep.equal([
+      ['a', 'b'],
+      ['a', 'b'],
+    ]);
     expect(changes()).to.equal(1);
   });
 
@@ -55,7 +58,7 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     const upstreams: Record<string, string[]> = { a: ['central'] };
     const { elsewhere, asked, pass, changes } = started(upstreams);
     elsewhere('a', 'a');
-    await pass(100);
+    await pass(1000);
     delete upstreams['a'];
     await pass(5000);
     expect([[...elsewhere('a', 'a')], changes()]).to.deep.equal([[], 2]);
@@ -65,20 +68,13 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     expect(asked).to.have.lengthOf(before);
   });
 
-  it('another stream of a node that is known has its upstreams at once', async () => {
-    const { elsewhere, pass } = started({ a: ['central'] });
-    elsewhere('a', '1');
-    await pass(100);
-    expect([...elsewhere('a', '2')]).to.deep.equal(['central']);
-  });
-
   it('a node that comes back has nothing of before until it is known again', async () => {
     const { elsewhere, pass } = started({ a: ['central'] });
     elsewhere('a', 'a');
-    await pass(100);
+    await pass(1000);
     await pass(20_000);
     expect([...elsewhere('a', 'a')]).to.deep.equal([]);
-    await pass(100);
+    await pass(1000);
     expect([...elsewhere('a', 'a')]).to.deep.equal(['central']);
   });
 
@@ -86,15 +82,14 @@ describe('which upstreams a node has subscriptions of in other workers (protocol
     const { elsewhere, asked, pass } = started({});
     for (let count = 0; count < 1000; count++) elsewhere(`node-${count}`, 'a');
     elsewhere('node-999', 'b');
-    await pass(100);
+    await pass(1000);
     expect(asked).to.deep.equal([['node-999']]);
   });
 
   it('a question is about 20,000 nodes at most, and the next one about the others', async () => {
     const { elsewhere, asked, pass } = started({});
     for (let count = 0; count < 30_000; count++) elsewhere(`node-${count}`, `${count}`);
-    await pass(100);
-    await pass(1000);
+    await pass(2000);
     expect(asked.map(({ length }) => length)).to.deep.equal([20_000, 20_000]);
     expect(new Set(asked.flat()).size).to.equal(30_000);
   });

@@ -4,7 +4,7 @@ import { NodeSchema } from '../../gen/envoy/config/core/v3/base_pb.ts';
 import { fillTemplate, nodePath, parseShown } from '../../model/node-path.ts';
 import type { Parameters } from '../../model/parameters.ts';
 import { quote } from '../../model/text.ts';
-import { PASSES_VARIANTS, UNKNOWN_NAMES, UNKNOWN_WILDCARDS, USER_AGENT } from '../../wire/between-relays.ts';
+import { PASSES_VARIANTS, UNKNOWN_NAMES, USER_AGENT } from '../../wire/between-relays.ts';
 import { isJsonObject } from '../../wire/registry.ts';
 
 /** The node of the configuration. */
@@ -25,12 +25,7 @@ export interface SessionRule {
 /** Characters of a part of a node in a message. */
 const longestShown = 200;
 
-const CLIENT_FEATURES = [
-  'xds.config.resource-in-sotw',
-  'xds.config.supports-resource-ttl',
-  UNKNOWN_NAMES,
-  UNKNOWN_WILDCARDS,
-];
+const CLIENT_FEATURES = ['xds.config.resource-in-sotw', 'xds.config.supports-resource-ttl', UNKNOWN_NAMES];
 
 /**
  * The encoded Node that a session shows. A key that the session does not have leaves the relay's own value there. Where

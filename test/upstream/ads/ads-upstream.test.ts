@@ -181,7 +181,6 @@ describe('an ADS upstream', () => {
         'xds.config.resource-in-sotw',
         'xds.config.supports-resource-ttl',
         'distributary.unknown-names',
-        'distributary.unknown-wildcards',
       ]);
       expect(second?.node).to.deep.equal(first?.node);
       expect(second?.responseNonce).to.equal('1');
