@@ -56,6 +56,7 @@ var streamColumns = []column{
 	perStreamColumn,
 	{"client's", storms("%.0f", func(s result.Storm) float64 { return s.ClientCPU })},
 	{"KB/stream", func(s Summary) string { return fmt.Sprintf("%.0f/%.0f", s.KBStreamIdle, s.KBStreamAfter) }},
+	{"MB", func(s Summary) string { return fmt.Sprintf("%.0f/%.0f", s.RSSStartMB, s.RSSAfterMB) }},
 }
 
 var perStreamColumn = column{"µs/stream", storms("%.0f", func(s result.Storm) float64 { return s.CPUPerStream })}
