@@ -178,6 +178,8 @@ export class SimulatedRollout {
   readonly #canarySince = new Map<string, number>();
   /** By kind and name: when the wave of a change began. */
   readonly #passed = new Map<string, Passed>();
+  /** By kind and name: the wave in which it was held last. */
+  readonly #heldIn = new Map<string, number>();
 
   constructor(options: SimulatedRolloutOptions) {
     this.#options = options;
@@ -211,7 +213,9 @@ export class SimulatedRollout {
       changeIs: (state, names, { wave }) => {
         this.#turned();
         if (wave > 1) tally.count(`a change in wave ${wave}`);
-        if (state.kind === 'CANARY') for (const one of names) this.#begins(wave, one);
+        for (const one of names)
+          if (state.kind === 'CANARY') this.#begins(wave, one);
+          else this.#heldIn.set(idOf(kindOf(one.type), one.name), wave);
         note(
           () =>
             `${id}: ${state.kind} in wave ${wave}: ${names.map((one) => one.name).join(' ')} ${state.reason}`,
@@ -332,7 +336,10 @@ export class SimulatedRollout {
       .changes.filter(({ isPastFirst, names }) => isPastFirst && names.some((one) => this.#isMet(one)));
     if (later.length === 0) return;
     const own = this.#changeOf(kind, name);
-    if (own !== undefined && (!own.isPastFirst || own.state.kind === 'HELD')) return;
+    // What mends it may come in parts.
+    const wasHeld = ({ type, name: one }: TypedName): boolean =>
+      (this.#heldIn.get(idOf(kindOf(type), one)) ?? 0) >= (own?.wave ?? 1);
+    if (own !== undefined && (!own.isPastFirst || own.names.some(wasHeld))) return;
     this.#options.tally.count('shown beside a later wave');
     throw new Violation(
       8,
@@ -569,8 +576,10 @@ export class SimulatedRollout {
 
   #begins(wave: number, { type, name }: TypedName): void {
     const key = idOf(kindOf(type), name);
-    if (wave === 1) this.#passed.delete(key);
-    else if ((this.#passed.get(key)?.wave ?? 1) < wave) {
+    if (wave === 1) {
+      this.#passed.delete(key);
+      this.#heldIn.delete(key);
+    } else if ((this.#passed.get(key)?.wave ?? 1) < wave) {
       const at = this.#options.clock.now();
       const isExcused = this.#operated || this.#timedOutAt === at;
       this.#passed.set(key, { wave, at, isExcused, isMet: false });
