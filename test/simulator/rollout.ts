@@ -365,20 +365,22 @@ export class SimulatedRollout {
     const { history, id, world, isPlain, isUndecided, tally, clock } = this.#options;
     const key = idOf(kind, name);
     setAt(history.told, key).add(nodeId);
-    if (history.released.get(key)?.has(content) === true) return;
-    if (this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content)) return;
+    const classKey = this.#classOf(nodeId);
+    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, Sent>();
+    const isReleased =
+      history.released.get(key)?.has(content) === true ||
+      this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content);
+    // Whom it is taken back from, and who gets it again, has it from now on, though others have had it meanwhile.
+    if (isHarmful(content) && (!isReleased || harmed.has(nodeId)))
+      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
+    if (isReleased) return;
     tally.count('sent to a canary of a rollout');
     const sent = history.sent.get(key) ?? new Map<string, Sent>();
-    const classKey = this.#classOf(nodeId);
     if (!sent.has(nodeId)) {
       sent.set(nodeId, { classKey, at: clock.now() });
       this.#meets(key, this.#canarySince.get(nodeId));
     }
     history.sent.set(key, sent);
-    if (isHarmful(content)) {
-      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, Sent>();
-      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
-    }
     const gone = history.discarded.get(key);
     const isGone = gone?.contents.has(content) === true && world.lastEdit(kind, [name]) <= gone.revision;
     if (isPlain && isGone && !isUndecided(kind, name))
