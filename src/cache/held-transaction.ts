@@ -14,7 +14,7 @@ import {
   isLacking,
   type PendingChange,
 } from '../model/rollout.ts';
-import { type Interest, WILDCARD } from '../model/transaction.ts';
+import { type Holder, type Interest, WILDCARD } from '../model/transaction.ts';
 import {
   CachedResource,
   type CacheEntry,
@@ -477,7 +477,8 @@ export function joinWildcards(
   live: CachedResource | undefined,
   interests: Interests,
 ): boolean {
-  let joined = false;
+  /** All at once: what comes first is nothing that who has nothing yet would keep. */
+  const joins: (readonly [entry: CacheEntry, added: readonly Holder[]])[] = [];
   // Each asked for once: of thousands of variants all may match.
   const shows = new Map<Parameters, boolean>();
   const replacements = new Map<Parameters, readonly CacheEntry[]>();
@@ -499,11 +500,10 @@ export function joinWildcards(
     const added = [...holders.values()].filter(({ role }) => role === 'wildcard');
     // Who is shown another than they have chosen by name could be shown this one in its place.
     if (added.length === 0 || !having.every((parameters) => bindShown(column, parameters))) continue;
-    entry.holders = [...entry.holders, ...added];
-    for (const parameters of all) shows.set(parameters, true);
-    joined = true;
+    joins.push([entry, added]);
   }
-  return joined;
+  for (const [entry, added] of joins) entry.holders = [...entry.holders, ...added];
+  return joins.length > 0;
 }
 
 /** What a wildcard shows upstream, unless some of it is in the column. */

@@ -453,8 +453,11 @@ export class Update extends VariantRemover {
       const entry = cached?.variants.get(put.constraints.key);
       if (cached === undefined || entry === undefined || cached.variants.size < 2) continue;
       this.changes.touch(put.name, put.constraints, put.aliases);
-      for (const { interest } of this.table.interests.seeingVariant(put))
-        if (cached.hasChoice(interest.parameters)) cached.bind(interest.parameters, entry);
+      for (const { interest } of this.table.interests.seeingVariant(put)) {
+        // What only names have no wildcard has chosen.
+        const isShown = interest.selector !== WILDCARD || isHeldByWildcard(entry);
+        if (isShown && cached.hasChoice(interest.parameters)) cached.bind(interest.parameters, entry);
+      }
       latest.set(cached, entry);
     }
     for (const [cached, entry] of latest) this.#dropUnbound(cached, entry);

@@ -162,7 +162,7 @@ export class Changes {
     if (isResuming && (isKnown || this.#before.has(key))) return false;
     // What was frozen until now is judged on from where it was.
     const own = this.#judges.get(key);
-    return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');
+    return own?.isOpen !== true;
   }
 
   /** Whether what is queued stays so. `isRestarting`: upstream may not have said yet what canaries had before a restart. */

@@ -146,6 +146,8 @@ export class Judge {
   #meetsNobody = false;
   /** An earlier wave has ended. Waves that met nobody are none: what comes in the first that met somebody joins. */
   isPastFirst = false;
+  /** What comes under its names goes to who has it: nobody had judged that before this wave, or it was found bad in it. */
+  isOpen = true;
   /** The classes that have come further than the first wave, with the wave: they keep what they have. */
   readonly #reached = new Map<string, number>();
   /** The state that was told last. */
@@ -179,6 +181,7 @@ export class Judge {
     const met = before.some((one) => one.isPastFirst) ? [] : before.filter(hasMet);
     const first = (met.length === 0 ? before : met).toSorted((a, b) => a.wave - b.wave)[0] ?? oldest;
     created.#goOnFrom(first);
+    created.isOpen = before.some(({ isOpen }) => isOpen);
     created.shownSince = Math.max(...before.map((one) => one.shownSince));
     created.#passedWave = Math.min(...before.map((one) => one.#passedWave));
     for (const one of before) for (const [classKey, wave] of one.#reached) created.#reach(classKey, wave);
@@ -199,6 +202,7 @@ export class Judge {
     this.#before = before.#before;
     this.#hasMet = before.#hasMet;
     this.isPastFirst = before.isPastFirst;
+    this.isOpen = before.isOpen;
   }
 
   /** The clients of the waves up to this one have accepted what waits now, or nobody is there, or an operator has ended them. */
@@ -230,6 +234,7 @@ export class Judge {
     this.#passedWave = this.wave++;
     this.#before = this.#before.union(nodes);
     this.isPastFirst ||= !this.#meetsNobody;
+    this.isOpen &&= this.#meetsNobody;
     this.#meetsNobody = false;
     this.#hasMet = false;
     this.acceptedAt = undefined;
@@ -272,6 +277,7 @@ export class Judge {
       this.wave = 1;
       this.#hasMet = false;
       this.isPastFirst = false;
+      this.isOpen = true;
     }
     // Before the first that met somebody they have nothing to say.
     this.#passedWave = this.isPastFirst ? 0 : this.wave - 1;
@@ -348,6 +354,8 @@ export class Judge {
   #enter(state: WaitingState): void {
     const since = isSame(this.#state, state) ? this.#state.since : state.since;
     this.#state = { ...state, since };
+    // What mends it may come in parts.
+    this.isOpen ||= state.kind === 'HELD';
   }
 }
 

@@ -402,6 +402,34 @@ describe('held names', () => {
     expect(setting.wildcard('released', 'a', inBoth)).to.equal('2');
     expect(setting.both('a', inSecond)).to.equal('1 | 1');
   });
+  it('wildcards that have nothing yet get all variants that names have, each its own', () => {
+    const setting = new Setting();
+    setting.want('a', inBoth);
+    setting.want('a', inProd);
+    const puts = [cluster('a', '1', { constraints: prod }), cluster('a', '2', { constraints: second })];
+    setting.apply({ puts, cannotDelete: true });
+    setting.want('*', inBoth);
+    setting.want('*', inSecond);
+    setting.apply({ holder: wildcardHolder, puts, cannotDelete: true });
+    expect(setting.members('released', inSecond)).to.equal('a');
+    expect(setting.wildcard('released', 'a', inBoth)).to.equal('2');
+    expect(setting.pending()).to.equal('');
+  });
+  it('what names get is no choice of a wildcard, and keeps it from no other one', () => {
+    const setting = new Setting();
+    setting.want('a', inProd);
+    setting.want('*', inSecond);
+    const own = cluster('a', '1', { constraints: prod });
+    const shown = cluster('a', '2', { constraints: second });
+    setting.apply({ puts: [own], cannotDelete: true });
+    setting.apply({ holder: wildcardHolder, puts: [shown], cannotDelete: true });
+    setting.want('*', inBoth);
+    setting.apply({ puts: [own], cannotDelete: true });
+    setting.want('*', inProd);
+    setting.apply({ holder: wildcardHolder, puts: [shown, own], cannotDelete: true });
+    expect(setting.members('released', inProd)).to.equal('a');
+    expect(setting.wildcard('released', 'a', inBoth)).to.equal('2');
+  });
   it('a wildcard that has nothing yet gets the released content at once', () => {
     const setting = new Setting();
     setting.want('a');

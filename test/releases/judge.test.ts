@@ -462,6 +462,23 @@ describe('judge: waves', () => {
     expect(Judge.of([judge, alone], three, 42).acceptedWave, 'it has what nobody has accepted').to.equal(0);
   });
 
+  it('what mends what a later wave holds may come in parts, until that wave has passed', () => {
+    const judge = new Judge(three, 0);
+    judge.judge(0, by('a'));
+    expect(judge.isOpen).to.equal(true);
+    judge.advance(new Set(['a']), 30);
+    expect(outcome(judge, 31, by('a', 'b'))).to.equal('CANARY');
+    expect(judge.isOpen).to.equal(false);
+    expect(outcome(judge, 32, { ...by('a', 'b'), found: rejects.found })).to.equal('HELD rejected');
+    judge.joined(40);
+    expect(outcome(judge, 40, by('a', 'b'))).to.equal('CANARY');
+    expect([judge.wave, judge.isOpen]).to.deep.equal([2, true]);
+    expect(Judge.of([judge], three, 41).isOpen, 'of a part of it').to.equal(true);
+    expect(outcome(judge, 140, by('a', 'b'))).to.equal('accepted');
+    judge.advance(new Set(['a', 'b']), 140);
+    expect(judge.isOpen).to.equal(false);
+  });
+
   it('waves before the first that met somebody are passed, whatever joins', () => {
     const judge = new Judge(three, 0);
     expect(outcome(judge, 0, none)).to.equal('accepted');

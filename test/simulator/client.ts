@@ -6,6 +6,7 @@ import { LoadReporter } from './load-reporter.ts';
 import {
   describe,
   type Received,
+  type ReceivedResource,
   readDelta,
   readSotw,
   type Speech,
@@ -73,8 +74,8 @@ interface ServerSide {
   readonly last: Map<Kind, Received>;
   readonly causes: Map<Kind, Causes>;
   readonly released: ReadonlyMap<Kind, Released>;
-  /** Whatever was sent on it, with its parameters of now. */
-  readonly sent: Set<string>;
+  /** By kind and name, what was sent last on it, with its parameters of now. What is sent again after something else is sent anew. */
+  readonly sent: Map<string, readonly string[]>;
   /** By nonce, what has not been answered yet. */
   readonly outstanding: Map<string, Received>;
   parameters: Parameters;
@@ -327,7 +328,7 @@ export class Client {
       causes: new Map(),
       released: new Map(kinds.map((kind) => [kind, new Released()])),
       outstanding: new Map(),
-      sent: new Set(),
+      sent: new Map(),
       parameters: this.#parameters,
       answers: false,
     };
@@ -558,15 +559,19 @@ export class Client {
   #inItsWaves(side: ServerSide, { kind, resources }: Received, before: Received | undefined): void {
     const { rollout } = this.host;
     if (rollout === undefined) return;
-    for (const resource of resources) {
-      const { name, content } = resource;
-      const id = JSON.stringify([kind, name, content]);
-      if (side.sent.has(id)) continue;
+    for (const [name, own] of Map.groupBy(resources, (one) => one.name)) {
+      const sent = side.sent.get(`${kind} ${name}`) ?? [];
       // Make before break: SotW repeats what it loses with its parameters of before.
-      const isRepeated = before?.resources.some((one) => one.name === name && one.content === content);
-      if (isRepeated === true && !rollout.isThere(kind, name, side.parameters)) continue;
-      side.sent.add(id);
-      rollout.written(this.plan.id, side.parameters, kind, resource);
+      const isRepeated = ({ content }: ReceivedResource): boolean =>
+        before?.resources.some((one) => one.name === name && one.content === content) === true &&
+        !rollout.isThere(kind, name, side.parameters);
+      const known = own.filter(({ content }) => sent.includes(content));
+      const fresh = own.filter((one) => !known.includes(one) && !isRepeated(one));
+      side.sent.set(
+        `${kind} ${name}`,
+        [...known, ...fresh].map(({ content }) => content),
+      );
+      for (const one of fresh) rollout.written(this.plan.id, side.parameters, kind, one);
     }
   }
 

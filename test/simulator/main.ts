@@ -14,6 +14,10 @@ const { values } = parseArgs({
     schedules: { type: 'string' },
     /** Every failing seed in one line, without its transcript. */
     brief: { type: 'boolean', default: false },
+    /** A rollout at nearly every relay. */
+    waves: { type: 'boolean', default: false },
+    /** Freezes, and more that operators do to rollouts. */
+    freezes: { type: 'boolean', default: false },
     'until-failure': { type: 'boolean', default: false },
     /** How often each kind of event has occurred. */
     tally: { type: 'boolean', default: false },
@@ -38,8 +42,8 @@ function report(plan: Plan, steps: readonly Step[]): void {
 
 function check(seed: number): boolean {
   const size = sizeOf(seed);
-  const plan = makePlan(seed, size);
-  const steps = makeSteps(plan, size);
+  const plan = makePlan(seed, size, values);
+  const steps = makeSteps(plan, size, values);
   const { failure, responses, tally: events } = simulate(plan, steps);
   total += responses;
   tally.add(events);

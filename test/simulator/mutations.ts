@@ -198,8 +198,8 @@ export const mutations: readonly Wrong[] = [
     name: 'what comes while a later wave is on is not queued',
     rule: 8,
     file: 'src/releases/changes.ts',
-    right: "return own === undefined || (own.isPastFirst && own.state.kind !== 'HELD');",
-    wrong: "return own === undefined && key === '';",
+    right: 'return own?.isOpen !== true;',
+    wrong: "return own?.isOpen !== true && key === '';",
   },
   {
     name: 'a removal that is judged ends where the name comes again',

@@ -116,6 +116,9 @@ const fewerKinds: readonly Kind[] = ['cds'];
 const typesOf = (kinds: readonly Kind[]): Set<TypeUrl> =>
   new Set(kinds.map((kind) => typeUrl(catalog[kind].url)));
 
+/** Which of them come first matters to clients (rule 6). */
+const routed: readonly string[] = [catalog.cds.url, catalog.rds.url];
+
 /** A relay, of which all is real but the sockets and the time. */
 export class RelayHost implements Host {
   readonly id: string;
@@ -362,18 +365,19 @@ export class RelayHost implements Host {
   }
 
   /**
-   * Of a relay above clusters, or routes, are asked for by wildcard and by name: on two streams (protocol §5b), of which
-   * one may be ahead of the other, and it keeps the order of types only on each.
+   * Of a relay above a session asks for clusters and routes on two streams (protocol §5b): one may be ahead of the other, and
+   * it keeps the order of types only on each. Names go on on theirs when the wildcard that was there before has ended.
    */
   get unordered(): boolean {
     const above = this.#above?.host;
     if (!(above instanceof RelayHost)) return false;
     if (above.unordered) return true;
-    const interests = [...(this.#running?.relay.views.interests.all() ?? [])];
-    return [catalog.cds.url, catalog.rds.url].some((url) => {
-      const selectors = interests.filter(({ type }) => type === url).map(({ selector }) => selector === '*');
-      return new Set(selectors).size > 1;
-    });
+    const ofStreams = [...(above.relay?.server.values() ?? [])].filter(({ types }) =>
+      types.some(({ info, selection }) => routed.includes(info.url) && selection.size > 0),
+    );
+    const sessions = ofStreams.flatMap(({ client }) => client?.nodeId ?? []);
+    const own = sessions.filter((id) => id.split('~', 1)[0] === this.id);
+    return new Set(own).size < own.length;
   }
 
   /** Whether all that it had answered is served after a restart, also where nothing above can be reached. */

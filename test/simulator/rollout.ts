@@ -178,6 +178,8 @@ export class SimulatedRollout {
   readonly #canarySince = new Map<string, number>();
   /** By kind and name: when the wave of a change began. */
   readonly #passed = new Map<string, Passed>();
+  /** By kind and name: the wave in which it was held last. */
+  readonly #heldIn = new Map<string, number>();
 
   constructor(options: SimulatedRolloutOptions) {
     this.#options = options;
@@ -211,7 +213,9 @@ export class SimulatedRollout {
       changeIs: (state, names, { wave }) => {
         this.#turned();
         if (wave > 1) tally.count(`a change in wave ${wave}`);
-        if (state.kind === 'CANARY') for (const one of names) this.#begins(wave, one);
+        for (const one of names)
+          if (state.kind === 'CANARY') this.#begins(wave, one);
+          else this.#heldIn.set(idOf(kindOf(one.type), one.name), wave);
         note(
           () =>
             `${id}: ${state.kind} in wave ${wave}: ${names.map((one) => one.name).join(' ')} ${state.reason}`,
@@ -332,7 +336,10 @@ export class SimulatedRollout {
       .changes.filter(({ isPastFirst, names }) => isPastFirst && names.some((one) => this.#isMet(one)));
     if (later.length === 0) return;
     const own = this.#changeOf(kind, name);
-    if (own !== undefined && (!own.isPastFirst || own.state.kind === 'HELD')) return;
+    // What mends it may come in parts.
+    const wasHeld = ({ type, name: one }: TypedName): boolean =>
+      (this.#heldIn.get(idOf(kindOf(type), one)) ?? 0) >= (own?.wave ?? 1);
+    if (own !== undefined && (!own.isPastFirst || own.names.some(wasHeld))) return;
     this.#options.tally.count('shown beside a later wave');
     throw new Violation(
       8,
@@ -358,20 +365,22 @@ export class SimulatedRollout {
     const { history, id, world, isPlain, isUndecided, tally, clock } = this.#options;
     const key = idOf(kind, name);
     setAt(history.told, key).add(nodeId);
-    if (history.released.get(key)?.has(content) === true) return;
-    if (this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content)) return;
+    const classKey = this.#classOf(nodeId);
+    const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, Sent>();
+    const isReleased =
+      history.released.get(key)?.has(content) === true ||
+      this.#contents(typeUrl(catalog[kind].url), name, 'released').has(content);
+    // Whom it is taken back from, and who gets it again, has it from now on, though others have had it meanwhile.
+    if (isHarmful(content) && (!isReleased || harmed.has(nodeId)))
+      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
+    if (isReleased) return;
     tally.count('sent to a canary of a rollout');
     const sent = history.sent.get(key) ?? new Map<string, Sent>();
-    const classKey = this.#classOf(nodeId);
     if (!sent.has(nodeId)) {
       sent.set(nodeId, { classKey, at: clock.now() });
       this.#meets(key, this.#canarySince.get(nodeId));
     }
     history.sent.set(key, sent);
-    if (isHarmful(content)) {
-      const harmed = history.harmed.get(`${key} ${content}`) ?? new Map<string, Sent>();
-      history.harmed.set(`${key} ${content}`, harmed.set(nodeId, { classKey, at: clock.now() }));
-    }
     const gone = history.discarded.get(key);
     const isGone = gone?.contents.has(content) === true && world.lastEdit(kind, [name]) <= gone.revision;
     if (isPlain && isGone && !isUndecided(kind, name))
@@ -569,8 +578,10 @@ export class SimulatedRollout {
 
   #begins(wave: number, { type, name }: TypedName): void {
     const key = idOf(kindOf(type), name);
-    if (wave === 1) this.#passed.delete(key);
-    else if ((this.#passed.get(key)?.wave ?? 1) < wave) {
+    if (wave === 1) {
+      this.#passed.delete(key);
+      this.#heldIn.delete(key);
+    } else if ((this.#passed.get(key)?.wave ?? 1) < wave) {
       const at = this.#options.clock.now();
       const isExcused = this.#operated || this.#timedOutAt === at;
       this.#passed.set(key, { wave, at, isExcused, isMet: false });

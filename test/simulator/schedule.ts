@@ -79,6 +79,16 @@ export type Step = { readonly wait: number } & (
   | { readonly kind: 'quiet' }
 );
 
+/** More of what is rarer else. */
+export interface More {
+  /** A rollout at nearly every relay. */
+  readonly waves: boolean;
+  /** After four steps of ten: what operators do to rollouts, and what may come in a freeze. */
+  readonly freezes: boolean;
+}
+
+const nothingMore: More = { waves: false, freezes: false };
+
 export interface Size {
   readonly clients: number;
   readonly steps: number;
@@ -95,7 +105,7 @@ export function sizeOf(seed: number): Size {
   return seed % 10 === 9 ? { clients: 16, steps: 70 } : SMALL;
 }
 
-export function makePlan(seed: number, size: Size): Plan {
+export function makePlan(seed: number, size: Size, { waves } = nothingMore): Plan {
   const random = new Random(seed, 'plan');
   const habits = withErrors(seed, makeHabits(random));
   const planes = [{ id: 'p0', habits }];
@@ -113,10 +123,10 @@ export function makePlan(seed: number, size: Size): Plan {
   const clients = Array.from({ length: random.between(1, size.clients) }, (_, index) =>
     makeClient(random, `c${index}`, entries),
   );
-  return withLoads({ seed, planes, relays: relays.map((relay) => withRollout(seed, relay)), clients });
+  return withLoads({ seed, planes, relays: relays.map((relay) => withRollout(seed, relay, waves)), clients });
 }
 
-const waves: readonly RolloutPlan['waves'][] = [
+const allWaves: readonly RolloutPlan['waves'][] = [
   [
     { percent: 0, match: [{ key: 'env', value: 'dev' }] },
     { percent: 30, match: [] },
@@ -133,13 +143,14 @@ const waves: readonly RolloutPlan['waves'][] = [
   ],
 ];
 
-/** A relay without a gate may have a rollout. */
-function withRollout(seed: number, relay: RelayPlan): RelayPlan {
+/** A relay without a gate may have a rollout. `isLikely`: nearly all have one. */
+function withRollout(seed: number, relay: RelayPlan, isLikely: boolean): RelayPlan {
   const random = new Random('rollout', relay.id, seed);
-  if (relay.gate === true || !random.chance(0.3)) return relay;
-  const traffic = random.chance(0.4);
+  const { gate, ...ungated } = relay;
+  if (isLikely ? gate === true && random.chance(0.5) : gate === true || !random.chance(0.3)) return relay;
+  const traffic = random.chance(isLikely ? 0.15 : 0.4);
   const rollout: RolloutPlan = {
-    waves: random.pick(waves),
+    waves: random.pick(allWaves),
     bakeMs: traffic ? 8000 : random.pick([500, 2000, 4000]),
     maxWaitMs: 20_000,
     onTimeout: random.chance(0.3) ? 'PROCEED' : 'HOLD',
@@ -149,7 +160,7 @@ function withRollout(seed: number, relay: RelayPlan): RelayPlan {
     checks: random.chance(0.7),
     traffic,
   };
-  return { ...relay, rollout };
+  return { ...ungated, rollout };
 }
 
 /** Clients report their load, and control planes take it or do not. */
@@ -276,7 +287,7 @@ function makeWants(random: Random, sotw: boolean): ClientPlan['wants'] {
   return wants;
 }
 
-export function makeSteps(plan: Plan, size: Size): Step[] {
+export function makeSteps(plan: Plan, size: Size, { freezes } = nothingMore): Step[] {
   const random = new Random(plan.seed, 'steps');
   const calm = random.chance(0.35);
   const steps: Step[] = plan.clients.map(({ id }) => ({
@@ -290,7 +301,8 @@ export function makeSteps(plan: Plan, size: Size): Step[] {
     steps.push({ ...makeStep(random, plan, calm), wait: makeWait(random) });
     if (random.chance(0.04)) steps.push({ wait: 0, kind: 'quiet' });
   }
-  return withLoadSteps(plan, withRolloutSteps(plan, withGateSteps(plan, withSwaps(plan, steps))));
+  const all = withLoadSteps(plan, withRolloutSteps(plan, withGateSteps(plan, withSwaps(plan, steps))));
+  return freezes ? withFreezes(plan, all) : all;
 }
 
 /** Where the order alone keeps what clients need: all of a swap waits for a client that does not read. */
@@ -343,6 +355,27 @@ function withRolloutSteps(plan: Plan, steps: readonly Step[]): Step[] {
         { wait: 15_000, kind: 'rollout', relay, does: 'reload' },
       ];
     return [slower, { wait, kind: 'rollout', relay, does: random.pick(operations) }];
+  });
+}
+
+/** Freezes, and what may come in one. */
+function withFreezes(plan: Plan, steps: readonly Step[]): Step[] {
+  const judged = plan.relays.filter(({ rollout }) => rollout !== undefined);
+  if (judged.length === 0) return [...steps];
+  const random = new Random('freezes', plan.seed);
+  return steps.flatMap((step): Step[] => {
+    if (step.kind === 'start' || !random.chance(0.4)) return [step];
+    const wait = random.pick([0, 0, 50, 600, 3000]);
+    const relay = random.pick(judged).id;
+    const client = random.pick(plan.clients).id;
+    const choices: Step[] = [
+      ...operations.map((does): Step => ({ wait, kind: 'rollout', relay, does })),
+      { wait, kind: 'change', salt: random.below(2 ** 30) },
+      { wait, kind: 'crash', relay, milliseconds: 10, gracefully: random.chance(0.5) },
+      { wait, kind: 'reject', client },
+      { wait, kind: 'node', client, parameters: random.below(parameterSets.length) },
+    ];
+    return [step, random.pick(choices)];
   });
 }
 

@@ -458,14 +458,14 @@ export abstract class SubscribedType {
     });
   }
 
-  /** That it is absent follows from silence, so the error that upstream has for it is not over. */
+  /** That it is absent follows from silence, so the error that this stream has had for it is not over. */
   #concludeAbsent(subscriptions: readonly UpstreamSubscription[]): void {
     const resourceErrors: ResourceError[] = [];
     for (const subscription of subscriptions) {
-      const { error, resolved, mayBeAnswered } = subscription;
+      const { error, failed, resolved, mayBeAnswered } = subscription;
       subscription.awaitsLateAnswer = mayBeAnswered;
       this.#resolve(subscription);
-      if (error !== undefined && !resolved) resourceErrors.push(error);
+      if (error !== undefined && failed && !resolved) resourceErrors.push(error);
     }
     this.#conclude({ resourceErrors });
   }
