@@ -124,9 +124,12 @@ export interface Route {
 const isAnswered = ({ subscription }: TypeStream): boolean =>
   subscription === undefined || (subscription.resolved && !subscription.pending);
 
+/** It may have something to say. */
+const isNext = ({ subscription }: TypeStream): boolean =>
+  subscription !== undefined && (subscription.pending || subscription.hasDeferredRemovals);
+
 /** It may have something to say that nobody else is told. */
-const isOwnNext = ({ subscription }: TypeStream): boolean =>
-  subscription?.isAlone === true && (subscription.pending || subscription.hasDeferredRemovals);
+const isOwnNext = (type: TypeStream): boolean => type.subscription?.isAlone === true && isNext(type);
 
 /** A request whose node was read. `moved`: the node has changed, and with it what the client is. */
 type Arrived = readonly [request: Request, bytes: number, client: ClientContext, moved: boolean];
@@ -277,7 +280,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     super.failIfOverdue(times);
     const { account } = this.peer;
     // What all peers together hold may have become less.
-    if (this.#room !== undefined && !account.mustWaitForRoom) this.pump();
+    if (this.#room !== undefined) this.pump();
     const since = this.#halfClosedAt ?? Number.POSITIVE_INFINITY;
     const isOverdue = this.#services.clock.monotonic() - since >= times.firstRequestMilliseconds;
     // A stream that stalls makes room when it is closed, a little after its time.
@@ -337,10 +340,14 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (this.#halfClosedAt !== undefined && !this.#isReading && this.#types.every(isAnswered)) super.ended();
   }
 
-  /** What it gets next nobody else does, and its peer has too much of that to read: it gets it when that is read. */
+  /**
+   * What it gets next nobody else does, and its peer has too much of that to read: it gets it when that is read. Or it has
+   * too much to read that others get too.
+   */
   #waitsForPeer(): boolean {
     const { account } = this.peer;
-    if (!account.mustWaitForRoom || !this.#types.some(isOwnNext)) return false;
+    const waits = account.sharedExcess === undefined ? isOwnNext : isNext;
+    if (!account.mustWaitForRoom || !this.#types.some(waits)) return false;
     this.#room ??= account.waitForRoom(() => {
       this.#room = undefined;
       this.pump();
@@ -363,9 +370,10 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
-    // What many get is charged to nobody.
-    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true)
-      this.keepUnread(length);
+    if (!this.write(response.bytes)) {
+      if (type.subscription?.isShared(response) === true) this.keepUnread(0, response.bytes);
+      else this.keepUnread(length);
+    }
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;
