@@ -263,7 +263,7 @@ const limits = z
     max_connections_per_peer: count(0).default(0).describe('Open connections of one peer in each worker; a peer is its verified identity, else its address without the port; 0: any number'),
     max_streams_per_peer: count(0).default(0).describe('Open streams of one peer in each worker; 0: any number'),
     max_held_bytes: count().default(1_073_741_824).describe('Bytes held for single peers, all of them together, in each worker: parts of requests, large requests, what only one peer subscribes to, what polls leave'),
-    max_held_bytes_per_peer: count().default(268_435_456).describe('The same for one peer, in each worker. What several peers share counts for none of them. Responses to single clients wait until their peer has read enough'),
+    max_held_bytes_per_peer: count().default(268_435_456).describe('The same for one peer, in each worker. What several peers share counts for none of them. Responses wait until their peer has read enough: those to single clients, and past as many bytes those that others get too'),
     max_work_per_peer: positiveDuration().prefault('500ms').describe('Work of one peer per second, in each worker. Every peer gets turns of 4 ms; above this, it gets turns of 1 ms. While no other peer has work, it may use all the time there is'),
     max_load_report_clusters: count().default(10_000).describe("Clusters of one client in the sums of load reports. What is more is left out, and counted"),
     relay_peers: z.array(principal()).prefault([]).describe('Principals of other relays. Limits per client do not apply to them, and the relay trusts them when they say which relays are below them, and how their load reports were added up'),

@@ -123,9 +123,12 @@ export interface Route {
 const isAnswered = ({ subscription }: TypeStream): boolean =>
   subscription === undefined || (subscription.resolved && !subscription.pending);
 
+/** It may have something to say. */
+const isNext = ({ subscription }: TypeStream): boolean =>
+  subscription !== undefined && (subscription.pending || subscription.hasDeferredRemovals);
+
 /** It may have something to say that nobody else is told. */
-const isOwnNext = ({ subscription }: TypeStream): boolean =>
-  subscription?.isAlone === true && (subscription.pending || subscription.hasDeferredRemovals);
+const isOwnNext = (type: TypeStream): boolean => type.subscription?.isAlone === true && isNext(type);
 
 /** A request whose node was read. `moved`: the node has changed, and with it what the client is. */
 type Arrived = readonly [request: Request, bytes: number, client: ClientContext, moved: boolean];
@@ -333,10 +336,14 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     if (this.#halfClosedAt !== undefined && !this.#isReading && this.#types.every(isAnswered)) super.ended();
   }
 
-  /** What it gets next nobody else does, and its peer has too much of that to read: it is asked again each second. */
+  /**
+   * What it gets next nobody else does, and its peer has too much of that to read, or too much that others get too: it is
+   * asked again each second.
+   */
   #waitsForPeer(): boolean {
     const { account } = this.peer;
-    const waits = account.unreadExcess !== undefined && this.#types.some(isOwnNext);
+    const isDue = account.sharedExcess === undefined ? isOwnNext : isNext;
+    const waits = account.unreadExcess !== undefined && this.#types.some(isDue);
     if (!waits && this.#waitsSince === undefined) return false;
     const now = this.#services.clock.monotonic();
     if (!waits) account.roomAt = now;
@@ -359,9 +366,10 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     const coalesced = type.subscription?.takeCoalesced() ?? 0;
     if (coalesced > 0) events.coalesced(type.info.url, coalesced);
     this.#order.taken(type, response);
-    // What many get is charged to nobody.
-    if (!this.write(response.bytes) && type.subscription?.isShared(response) !== true)
-      this.keepUnread(length);
+    if (!this.write(response.bytes)) {
+      if (type.subscription?.isShared(response) === true) this.keepUnread(0, response.bytes);
+      else this.keepUnread(length);
+    }
     events.response(type.info.url, this.route.protocol, response);
     taps.sent(this, type.info.url, response);
     return true;

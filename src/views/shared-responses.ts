@@ -144,6 +144,11 @@ export const overlayOf = (entries: Iterable<readonly [string, Has]>): Overlay | 
 export class SharedResponses {
   #known: { readonly step: CursorStep; readonly composed: Composed; isShared: boolean }[] = [];
   readonly #whole = new Map<Encoding, EncodedResponse>();
+  readonly #kept: KeptForOthers | undefined;
+
+  constructor(kept?: KeptForOthers) {
+    this.#kept = kept;
+  }
 
   /** A response for this step, with a nonce above `lastSerial`: a stream's nonces grow. */
   find(step: CursorStep, lastSerial: number): Composed | undefined {
@@ -166,6 +171,7 @@ export class SharedResponses {
     while (known.length > maxShared || (known.length > 1 && bytes > maxSharedBytes))
       bytes -= bytesOf(known.shift()?.composed);
     this.#known = known;
+    this.#renew();
   }
 
   /** Others may get the same bytes. What a client has besides, nobody else may have: those are with the second that gets them. */
@@ -184,12 +190,49 @@ export class SharedResponses {
 
   addWhole(encoding: Encoding, response: EncodedResponse): void {
     this.#whole.set(encoding, response);
+    this.#renew();
   }
 
-  /** The head has moved on. */
+  /** The head has moved on, or others keep too much. */
   clear(): void {
     this.#known = [];
     this.#whole.clear();
+    this.#kept?.keep(this, 0);
+  }
+
+  #renew(): void {
+    const whole = this.#whole.values().reduce((total, { bytes }) => total + bytes.length, 0);
+    this.#kept?.keep(
+      this,
+      this.#known.reduce((total, { composed }) => total + bytesOf(composed), whole),
+    );
+  }
+}
+
+/**
+ * What all views keep for others. Two streams make a view, so one peer alone could fill the memory with what it has read:
+ * past the bound the oldest is dropped, and made again for who needs it.
+ */
+export class KeptForOthers {
+  readonly #most: () => number;
+  /** Bytes, the newest last. */
+  readonly #bytes = new Map<SharedResponses, number>();
+  #all = 0;
+
+  constructor(most: () => number) {
+    this.#most = most;
+  }
+
+  /** The newest stays, however large. */
+  keep(of: SharedResponses, bytes: number): void {
+    this.#all += bytes - (this.#bytes.get(of) ?? 0);
+    this.#bytes.delete(of);
+    if (bytes === 0) return;
+    this.#bytes.set(of, bytes);
+    for (const oldest of this.#bytes.keys()) {
+      if (oldest === of || this.#all <= this.#most()) return;
+      oldest.clear();
+    }
   }
 }
 

@@ -8,7 +8,7 @@ import type { InTurns } from '../model/time-slices.ts';
 import { type Interest, type Selector, WILDCARD } from '../model/transaction.ts';
 import type { UpdateTraces } from '../observe/update-traces.ts';
 import { type InterestRegistry, type InterestRegistryOptions, lingering } from './interest-registry.ts';
-import type { Composed } from './shared-responses.ts';
+import { type Composed, type KeptForOthers, SharedResponses } from './shared-responses.ts';
 import { View } from './view.ts';
 
 export interface ViewsOptions extends InterestRegistryOptions {
@@ -37,11 +37,19 @@ export class ViewPool {
   readonly #registry: InterestRegistry;
   readonly #onEmpty: () => void;
   readonly #views = new Map<string, View[]>();
+  readonly #kept: KeptForOthers;
   /** Large selections of which the view is not made yet: it will be made here. */
   #preparing = 0;
 
-  constructor(type: TypeUrl, options: ViewsOptions, registry: InterestRegistry, emptied: () => void) {
+  constructor(
+    type: TypeUrl,
+    options: ViewsOptions,
+    registry: InterestRegistry,
+    kept: KeptForOthers,
+    emptied: () => void,
+  ) {
     this.#onEmpty = emptied;
+    this.#kept = kept;
     this.#type = type;
     this.options = options;
     this.#registry = registry;
@@ -122,7 +130,9 @@ export class ViewPool {
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
     const catalog = this.options.catalogs[access.side];
-    const view = new View(catalog, this.#type, selection, access, () => this.options.clock.now(), base);
+    const now = (): number => this.options.clock.now();
+    const shared = new SharedResponses(this.#kept);
+    const view = new View(catalog, this.#type, selection, access, now, base, shared);
     this.#views.set(key, [...(this.#views.get(key) ?? []), view]);
     this.watchers.add(view);
     return view;
@@ -144,6 +154,7 @@ export class ViewPool {
     else this.#views.set(key, rest);
     this.watchers.delete(view);
     view.leaveBase();
+    view.shared.clear();
     const entries = this.#permittedEntries(view.selection, view.access);
     this.#registry.releaseAll(entries.map((one) => [view.interest(one), view.mustNotLinger(one)]));
     if (view.base?.isUnused === true) this.#retire(view.base);

@@ -70,7 +70,7 @@ export class View {
   /** version_info of the upstream response that last changed this view; may be empty. */
   version = '';
   /** Encoded responses that lead to `head`, by where they start and their encoding. */
-  readonly shared = new SharedResponses();
+  readonly shared: SharedResponses;
   readonly #subscribers = new Set<ViewSubscriber>();
   /** Of them, those that say what clients have that poll. */
   #polling = 0;
@@ -108,8 +108,10 @@ export class View {
     access: Access,
     now: () => number,
     base?: View,
+    shared = new SharedResponses(),
   ) {
     this.base = base;
+    this.shared = shared;
     this.#now = now;
     if (base !== undefined) base.#dependents.add(this);
     this.items =

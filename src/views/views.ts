@@ -7,6 +7,7 @@ import type { Encoding, Subscriber, Subscription } from '../model/subscription.t
 import type { InTurns } from '../model/time-slices.ts';
 import { Cursor } from './cursor.ts';
 import { InterestRegistry } from './interest-registry.ts';
+import { KeptForOthers } from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import { type Affected, ViewPool, type ViewsOptions } from './view-pool.ts';
 
@@ -16,9 +17,11 @@ export class Views {
   readonly interests: InterestRegistry;
   readonly #pools = new Map<TypeUrl, ViewPool>();
   readonly #fanOut: FanOut;
+  readonly #kept: KeptForOthers;
 
   constructor(options: ViewsOptions) {
     this.#options = options;
+    this.#kept = new KeptForOthers(() => options.maxCacheBytes() / 4);
     this.interests = new InterestRegistry(options);
     this.#fanOut = new FanOut(options.defer);
   }
@@ -71,7 +74,8 @@ export class Views {
 
   #pool(type: TypeUrl): ViewPool {
     const unused = (): boolean => this.#pools.delete(type);
-    return getOrMake(this.#pools, type, () => new ViewPool(type, this.#options, this.interests, unused));
+    const make = (): ViewPool => new ViewPool(type, this.#options, this.interests, this.#kept, unused);
+    return getOrMake(this.#pools, type, make);
   }
 }
 

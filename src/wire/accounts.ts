@@ -235,6 +235,9 @@ export class Account implements Payer {
   #held = 0;
   /** Of it, what counts in the bound of all. */
   #bounded = 0;
+  /** Responses that others get too and that streams of this peer have not read: how many streams, and bytes. */
+  readonly #unreadShared = new Map<Buffer, number>();
+  #sharedBytes = 0;
   #turn = -1;
   #workInTurn = 0;
   /** For so many milliseconds in this turn. */
@@ -322,12 +325,26 @@ export class Account implements Payer {
     return this.exempt ? undefined : this.#excessOf(0);
   }
 
+  /** One stream more (or less) has not read this, which others get too. It counts once, and not among what is held. */
+  keepsShared(bytes: Buffer, more: 1 | -1): void {
+    const before = this.#unreadShared.size;
+    countIn(this.#unreadShared, bytes, more);
+    this.#sharedBytes += (this.#unreadShared.size - before) * bytes.length;
+  }
+
+  /** Why nothing at all is written: too much of what others get too is not read. One may always be written. */
+  get sharedExcess(): string | undefined {
+    const { heldPerPeer } = this.#accounts.bounds;
+    if (this.exempt || this.#sharedBytes <= heldPerPeer) return undefined;
+    return `${this.key} has not read ${this.#sharedBytes} bytes of responses: at most ${heldPerPeer} are allowed for one peer (limits.max_held_bytes_per_peer)`;
+  }
+
   /**
    * Why no more is written of what only one of its streams or calls gets: some of that is not read, and it holds too much.
    * Whatever it holds, one may be written: that may be larger than all that it may hold.
    */
   get unreadExcess(): string | undefined {
-    return this.count(unreadPlace) === 0 ? undefined : this.excess;
+    return (this.count(unreadPlace) === 0 ? undefined : this.excess) ?? this.sharedExcess;
   }
 
   /** So many changes of what it polls. False: it makes too many. */

@@ -88,6 +88,8 @@ export abstract class ClientStream<Client> implements StreamHandler {
   #blockedSince: number | undefined;
   /** Bytes that only this client gets and that it has not read. */
   #unread = 0;
+  /** The same of what others get too. */
+  #unreadShared: Buffer | undefined;
   /** Nothing is read before that. */
   #paused: Timer | undefined;
   /** What is left of a large request. */
@@ -145,10 +147,14 @@ export abstract class ClientStream<Client> implements StreamHandler {
     this.keepUnread(0);
   }
 
-  /** So much of what only this client gets has not been read yet. */
-  protected keepUnread(bytes: number): void {
-    if (bytes === this.#unread) return;
+  /** So much of what only this client gets has not been read yet, and `shared`, which others get too. */
+  protected keepUnread(bytes: number, shared?: Buffer): void {
     const { account } = this.peer;
+    const before = this.#unreadShared;
+    this.#unreadShared = shared;
+    if (shared !== undefined) account.keepsShared(shared, 1);
+    if (before !== undefined) account.keepsShared(before, -1);
+    if (bytes === this.#unread) return;
     if (this.#unread === 0) account.enter(unreadPlace);
     else if (bytes === 0) account.leave(unreadPlace);
     account.keeps(bytes - this.#unread);

@@ -614,6 +614,32 @@ describe('limits', () => {
       expect(counts([takes, rejects, told, other])).to.deep.equal([1, 1, 2, 2]);
     });
 
+    it('what others get too counts once for a peer while any of its streams has not read it, and waits past it', () => {
+      const relay = new InMemoryRelay();
+      const { slow, quick, account, says, turn } = fleet(relay);
+      // Two streams make each response one that is shared; they are one peer's.
+      const twins = slow.map(({ peer }, index) => {
+        const twin = relay.delta();
+        twin.peer = peer;
+        twin.blocked = true;
+        twin.send('eds', { resourceNamesSubscribe: [`10.0.0.1:1 ${index}`] });
+        return twin;
+      });
+      const { held } = account;
+      says('1');
+      turn();
+      expect(counts(quick)).to.deep.equal([1, 1, 1, 1, 1]);
+      // Two are 1.2 MB.
+      const written = [...slow, ...twins].flatMap(({ inbox }) => inbox);
+      expect(new Set(written).size).to.equal(2);
+      expect(account.held).to.equal(held);
+      for (const client of [...slow, ...twins]) client.unblock();
+      turn();
+      for (const client of [...slow, ...twins]) expect(client.received()).to.have.length(1);
+      expect(account.sharedExcess).to.equal(undefined);
+      expect(relay.events.filter((event) => event.startsWith('rejected'))).to.deep.equal([]);
+    });
+
     it('one that goes while it waits leaves its turn to the next', () => {
       const relay = new InMemoryRelay();
       const { slow, says, turn } = fleet(relay);

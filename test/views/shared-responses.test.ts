@@ -1,7 +1,12 @@
 import { expect } from 'chai';
 import { serial } from '../../src/model/brand.ts';
 import { encoding } from '../../src/model/subscription.ts';
-import { type EncodedResponse, fromNothing, SharedResponses } from '../../src/views/shared-responses.ts';
+import {
+  type EncodedResponse,
+  fromNothing,
+  KeptForOthers,
+  SharedResponses,
+} from '../../src/views/shared-responses.ts';
 
 const plain = encoding({
   protocol: 'sotw',
@@ -44,5 +49,20 @@ describe('shared responses', () => {
     expect(shared.holds(own)).to.equal(false);
     expect(shared.find(step, 0)?.response).to.equal(own);
     expect(shared.holds(own)).to.equal(true);
+  });
+
+  it('of all views together have a bound: the oldest are dropped, the newest stays however large', () => {
+    const kept = new KeptForOthers(() => 2);
+    const whole = response(1);
+    const [first, second, third, large] = [0, 1, 2, 3].map(() => new SharedResponses(kept));
+    for (const shared of [first, second, third]) shared?.addWhole(plain, whole);
+    const wholeOf = (shared: SharedResponses | undefined) => shared?.whole(plain, 0);
+    expect([first, second, third].map(wholeOf)).to.deep.equal([undefined, whole, whole]);
+    third?.clear();
+    first?.addWhole(plain, whole);
+    expect([first, second].map(wholeOf), 'there is room again').to.deep.equal([whole, whole]);
+    large?.addWhole(plain, { ...whole, bytes: Buffer.alloc(10) });
+    expect([first, second].map(wholeOf)).to.deep.equal([undefined, undefined]);
+    expect(wholeOf(large)?.bytes).to.have.length(10);
   });
 });
