@@ -1,4 +1,12 @@
-import { type ClientStatusQuery, type ClientStatusResult, csds } from './admin/csds.ts';
+import { create, fromJson } from '@bufbuild/protobuf';
+import {
+  type ClientStatusQuery,
+  type ClientStatusResult,
+  csds,
+  csdsCalls,
+  maxConnectBytes,
+  type StatusScope,
+} from './admin/csds.ts';
 import type { ClientsView } from './admin/local-clients.ts';
 import type { Awaitable } from './admin/service.ts';
 import type { ClientTls, Config } from './config/config.ts';
@@ -7,29 +15,38 @@ import { fetchRoutes } from './downstream/polls/polls.ts';
 import { RestPolls } from './downstream/polls/rest-polls.ts';
 import { routes } from './downstream/xds-server.ts';
 import { LoadReportingService } from './gen/envoy/service/load_stats/v3/lrs_pb.ts';
-import { ClientStatusDiscoveryService } from './gen/envoy/service/status/v3/csds_pb.ts';
+import {
+  ClientStatusDiscoveryService,
+  type ClientStatusRequest,
+  ClientStatusRequestSchema,
+} from './gen/envoy/service/status/v3/csds_pb.ts';
 import { Health } from './gen/health_pb.ts';
 import { ServerReflection } from './gen/reflection_pb.ts';
 import { takesLoadReports } from './load-reports.ts';
+import type { Charged } from './model/brand.ts';
 import { type Clock, systemClock } from './model/clock.ts';
 import { LOAD_PATH } from './model/load.ts';
-import { ok, type Result } from './model/result.ts';
+import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import { TimeSlices } from './model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from './model/types.ts';
 import type { CountersOrPid } from './observe/figures.ts';
 import type { Spans } from './observe/update-traces.ts';
 import type { SessionKeeper, SessionsOf } from './session-keeper.ts';
 import { readListenerTls } from './watched-tls.ts';
+import type { Account } from './wire/accounts.ts';
 import { formatAddress, formatHostPort } from './wire/address.ts';
 import type { ListenerOptions } from './wire/client-connections.ts';
+import { statusJson } from './wire/client-status.ts';
 import { ConnectPaths } from './wire/connect.ts';
-import type { GrpcStatus } from './wire/grpc-status.ts';
+import { Code, type GrpcStatus } from './wire/grpc-status.ts';
 import { health } from './wire/health.ts';
-import { compressed, type HttpAnswer, problem } from './wire/http-answer.ts';
+import { compressed, type HttpAnswer, jsonAnswer, problem, refusal } from './wire/http-answer.ts';
 import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from './wire/http-server.ts';
 import { type GrpcServer, listenGrpc } from './wire/http2-server.ts';
+import { parseJson } from './wire/json-reader.ts';
 import { verifiedIdentity } from './wire/peer.ts';
 import { reflection, reflectionAliases } from './wire/reflection.ts';
+import { isJsonValue } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
 /** The listeners for clients of one process. */
@@ -93,7 +110,7 @@ export async function openClientListeners(
 ): Promise<Result<ClientListeners>> {
   const xds = await openXdsListener(core, answers, sessions);
   if (!xds.ok) return xds;
-  const rest = core.config.rest && (await openRestListener(core, core.config.rest, sessions));
+  const rest = core.config.rest && (await openRestListener(core, core.config.rest, answers, sessions));
   if (rest?.ok === false) {
     await xds.value.drain(0);
     return rest;
@@ -252,14 +269,15 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
   });
 }
 
-/** The listener for clients that poll: REST-JSON (protocol §7). Polls that wait are answered before its end. */
+/** The listener for clients that poll: REST-JSON, and CSDS beside it (protocol §7). Polls that wait are answered before its end. */
 function openRestListener(
   core: Core,
   { address, tls }: NonNullable<Core['config']['rest']>,
+  answers: ClientAnswers,
   sessions: SessionsOf,
 ): Promise<Result<ClientListener>> {
   return openListener(core, 'rest', tls, sessions, (connections) => {
-    const route = restRoutes(core, connections.report);
+    const route = restRoutes(core, answers, connections.report);
     return listenHttp({
       ...connections,
       address: formatHostPort(address.host, address.port),
@@ -292,25 +310,34 @@ const unauthenticated = problem(
 );
 
 /** Refuses what can be refused by the head of a request. */
-function restRoutes(core: Core, report: (message: string, error: unknown) => void): Route {
+function restRoutes(
+  core: Core,
+  answers: ClientAnswers,
+  report: (message: string, error: unknown) => void,
+): Route {
+  const slices = new TimeSlices(systemClock);
   const polls = new RestPolls({
     traced: core.spans && pollTraces(core.spans, systemClock),
     polls: core.relay.polls,
     clock: systemClock,
-    slices: new TimeSlices(systemClock),
+    slices,
     maxBytes: () => core.config.limits.maxResponseBytes,
     unreadable: (typeUrl) =>
       core.conditions.set(`rest ${typeUrl}`, 'unreadable', 'warn', unreadableMessage, { type: typeUrl }),
     threw: (error, path) => report(`the answer to ${path} could not be made`, error),
   });
-  const { paths } = polls;
+  const clientStatus = clientStatusRoute(core, answers.clientStatus, slices);
+  const paths = [...polls.paths, clientStatusPath];
   const served = paths.map((path) => `POST ${path}`).join(', ');
   return (head) => {
-    const refused = paths.includes(head.path) ? refusalOf(head) : undefined;
-    const routed = refused ?? polls.route(head);
-    if (routed !== undefined && refused === undefined) return routed;
-    core.metrics.count.rejected('malformed').inc();
-    return refused ?? problem(404, 'not_found', `there is no ${head.path} here: there is ${served}`);
+    const refused = paths.includes(head.path)
+      ? refusalOf(head)
+      : problem(404, 'not_found', `there is no ${head.path} here: there is ${served}`);
+    if (refused !== undefined) {
+      core.metrics.count.rejected('malformed').inc();
+      return refused;
+    }
+    return polls.route(head) ?? clientStatus(head);
   };
 }
 
@@ -328,6 +355,83 @@ function refusalOf({ method, path, headers }: HttpHead): HttpAnswer | undefined 
   if (type === undefined || /^application\/(?:[\w.-]+\+)?json\s*(?:;|$)/i.test(type)) return undefined;
   return problem(415, 'unimplemented', `content-type ${type} is not supported here: use application/json`);
 }
+
+const clientStatusPath = '/v3/discovery:client_status';
+
+/** As on the xDS port, and counted with those there. */
+const { name, max, maxPerPeer } = csdsCalls;
+/** A request may hold a node, 61 KB of Envoy's, which is not read. */
+const maxRequestBytes = 256 << 10;
+const mostValues = 20_000;
+
+/** CSDS over REST (protocol §9): a peer is told what it would be told on the xDS port (ADR 65). */
+function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], slices: TimeSlices): Route {
+  let open = 0;
+  return ({ peer }) => {
+    const scope = core.statusScopes.of(peer);
+    if (!scope.ok) {
+      core.metrics.count.rejected('denied').inc();
+      return refusal(scope.error);
+    }
+    return (body, answered) => {
+      const { account } = peer;
+      if (open >= max || account.count(name) >= maxPerPeer) answered(refused('calls', refusal(busy)));
+      else void call(scope.value, body, account).then(answered);
+      return () => {};
+    };
+  };
+
+  async function call(scope: StatusScope, body: Charged, account: Account): Promise<HttpAnswer> {
+    open++;
+    account.enter(name);
+    try {
+      return await answer(scope, body, account);
+    } catch (error) {
+      core.log.error('a handler failed', { path: clientStatusPath, error });
+      return refusal({ code: Code.INTERNAL, message: 'this is a bug: see the log' });
+    } finally {
+      open--;
+      account.leave(name);
+    }
+  }
+
+  async function answer(scope: StatusScope, body: Charged, payer: Account): Promise<HttpAnswer> {
+    if (body.length > maxRequestBytes) return refused('request_bytes', tooLarge);
+    const request = readRequest(body);
+    if (!request.ok)
+      return refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
+    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxConnectBytes);
+    const status = await answerTo({ scope, request: request.value, maxBytes, payer });
+    if (!status.ok) return refusal(status.error);
+    const bound = { useProtoFieldName: false, maxBytes };
+    const written = await slices.run((pace) => statusJson(status.value, bound, pace), payer);
+    return written.ok ? jsonAnswer(Buffer.concat(written.value)) : refusal(written.error);
+  }
+
+  function refused(reason: string, why: HttpAnswer): HttpAnswer {
+    core.metrics.count.rejected(reason).inc();
+    return why;
+  }
+}
+
+/** An empty body asks for everything, as an empty message does. */
+function readRequest(body: Buffer): Result<ClientStatusRequest> {
+  if (body.length === 0) return ok(create(ClientStatusRequestSchema));
+  try {
+    const json = parseJson(body, mostValues, ['node']);
+    if (!isJsonValue(json)) return fail('the body is nested too deeply');
+    return ok(fromJson(ClientStatusRequestSchema, json, { ignoreUnknownFields: true }));
+  } catch (error) {
+    return fail(`the body is not a ClientStatusRequest: ${errorMessage(error)}`);
+  }
+}
+
+const tooLarge = problem(413, 'resource_exhausted', `the body is larger than ${maxRequestBytes} bytes`);
+
+const busy: GrpcStatus = {
+  code: Code.RESOURCE_EXHAUSTED,
+  message: `${max} ${name} are open, or ${maxPerPeer} of this peer, which is the maximum`,
+};
 
 /** Clients can ask for a trace with each poll: they must not crowd out the others. */
 const mostPerSecond = 50;

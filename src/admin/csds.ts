@@ -37,7 +37,8 @@ import { valueOf } from './requests.ts';
 /** A request may hold a node, 61 KB of Envoy's, which is not read. */
 const maxRequestBytes = 128 << 10;
 
-const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
+/** On all listeners together. */
+export const csdsCalls: CallKind = { name: 'CSDS calls', max: 16, maxPerPeer: 4, whenExceeded: 'REFUSED' };
 
 /** CSDS on the xDS port: request and response, not a watch (protocol §9). */
 export function csds(
@@ -101,6 +102,9 @@ export interface ClientStatusQuery {
   /** Who asks waits no longer. */
   readonly gone?: AbortSignal;
 }
+
+/** A Connect response is written at once, so on the xDS port it has a smaller bound. */
+export const maxConnectBytes = 1 << 20;
 
 /** How a body is shown; undefined: it is not. */
 type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;

@@ -14,6 +14,26 @@ export class JsonFault extends Error {
   }
 }
 
+/**
+ * Parses JSON of so many values, also those that are skipped, without these fields of the object that it is: they hold
+ * objects that nobody reads.
+ */
+export function parseJson(bytes: Buffer, mostValues: number, ignored: readonly string[] = []): unknown {
+  const reader = new JsonReader(bytes, mostValues);
+  const fields: string[] = [];
+  if (reader.kind() !== 'object') reader.refuse('an object is expected');
+  for (const key of reader.keys()) {
+    if (!ignored.includes(key)) {
+      fields.push(`${JSON.stringify(key)}:${reader.passed()}`);
+      continue;
+    }
+    if (!['object', 'literal'].includes(reader.kind())) reader.refuse('an object is expected');
+    reader.skip();
+  }
+  reader.end();
+  return JSON.parse(`{${fields.join()}}`);
+}
+
 /** As JSON writes numbers; protobuf takes them in quotes too. */
 const jsonNumber = /^-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?$/;
 const tab = 0x09;

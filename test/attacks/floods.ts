@@ -197,6 +197,7 @@ export const floods: readonly Flood[] = [
   polls('polls of 900 KB', '/v3/discovery:endpoints', () =>
     JSON.stringify({ node: { ...node, metadata: { a: times(60_000, () => ({ b: 1 })) } } }),
   ),
+  polls('CSDS over REST', '/v3/discovery:client_status', () => '{}'),
   flood(
     'TLS handshakes',
     async ({ target }, going) => {

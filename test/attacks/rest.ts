@@ -16,6 +16,7 @@ import {
 import { SECRET } from './support/tenants.ts';
 
 const MB = 1024 * 1024;
+const CSDS = '/v3/discovery:client_status';
 const poll = '{"node":{"id":"attacker"}}';
 
 const attack = (name: string, run: Attack['run'], more: Attack['needs'] = []): Attack => ({
@@ -149,6 +150,12 @@ export const rest: readonly Attack[] = [
     for (const socket of sockets) socket.write(`${headOf(poll.length)}${poll}`.repeat(100));
     // One that is answered after all of them were read.
     await callRest(arena, {});
+  }),
+  attack('CSDS, a hundred at once', async (arena) => {
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, () => callRest(arena, { path: CSDS, body: '{}' })),
+    );
+    for (const { status } of answers) if (![200, 429].includes(status)) throw new Error(`${status}`);
   }),
   attack(
     "nearly another tenant's certificate, and another tenant's own",

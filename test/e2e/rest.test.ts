@@ -19,7 +19,7 @@ const problem = z.strictObject({ code: z.string(), message: z.string() });
 
 const json = { 'content-type': 'application/json' };
 const node = { id: 'envoy-1', cluster: 'fleet' };
-/** Of all types. */
+/** Of all types; client_status takes another message. */
 const paths = knownTypes.flatMap(({ rest }) => rest ?? []);
 
 /** The names of each, in the kind of JSON that a DiscoveryResponse is. */
@@ -129,6 +129,22 @@ describe('REST-JSON', () => {
     });
   }
 
+  const csds: readonly (readonly [what: string, body: string, status: number])[] = [
+    ['a body that is not JSON', '{', 400],
+    ['JSON that is no object', '[1]', 400],
+    ['a field of another kind', '{"node":7}', 400],
+    ['deep JSON', `${'['.repeat(1e5)}${']'.repeat(1e5)}`, 400],
+    ['300 KB', ' '.repeat(300_000), 413],
+    ['5 MB', ' '.repeat(5e6), 413],
+    ['unknown fields', '{"more":{"__proto__":{"x":1}},"__proto__":{"node":null}}', 200],
+    ['an empty body, which asks for everything', '', 200],
+  ];
+  for (const [what, sent, status] of csds) {
+    it(`client_status: ${what}: ${status}`, async () => {
+      expect((await post('client_status', sent)).status).to.equal(status);
+    });
+  }
+
   it('a path that is not served is refused with those that are', async () => {
     const answer = await post('nothing', { node });
     expect(answer.status).to.equal(404);
@@ -180,6 +196,12 @@ describe('REST-JSON', () => {
     expect(await relay.metric('downstream_responses_total', 'transport="rest"')).to.be.at.least(1);
     expect(await relay.metric('downstream_requests_total', 'type="cds",kind="subscribe"')).to.be.at.least(1);
     expect(await relay.metric('downstream_subscriptions', 'type="cds"')).to.be.at.least(1);
+  });
+
+  it('CSDS is served too, and tells a stranger nothing of others', async () => {
+    const answer = await post('client_status', {});
+    expect([answer.status, await answer.json()]).to.deep.equal([200, {}]);
+    expect((await post('client_status', '{')).status).to.equal(400);
   });
 
   it('a new version reaches who polls', async () => {

@@ -5,6 +5,7 @@ import { DiscoveryRequestSchema } from '../../src/gen/envoy/service/discovery/v3
 import { type WantedMetadata, wantedMetadata } from '../../src/model/node-path.ts';
 import { atOnce } from '../../src/model/time-slices.ts';
 import { readClientNode } from '../../src/security/client-node.ts';
+import { parseJson } from '../../src/wire/json-reader.ts';
 import { requestFromJson } from '../../src/wire/json-request.ts';
 import { readRequest, readSelectors, sotwSelectors } from '../../src/wire/requests.ts';
 
@@ -151,6 +152,15 @@ describe('a DiscoveryRequest in JSON (§7.1)', () => {
     const request = '{"node":null,"resource_names":null,"error_detail":{"code":"13","message":null}}';
     const read = readSotwRequestOf(encoded(request));
     expect(read.error).to.deep.equal({ code: 13, message: '' });
+  });
+});
+
+describe('other JSON of strangers', () => {
+  it('is parsed without what nobody reads', () => {
+    const text = Buffer.from('{"node":{"a":[1]},"more":{"b":[2,"\\u0041"]}}');
+    expect(parseJson(text, 10, ['node'])).to.deep.equal({ more: { b: [2, 'A'] } });
+    expect(() => parseJson(Buffer.from('{"node":1}'), 10, ['node'])).to.throw('an object is expected');
+    expect(() => parseJson(Buffer.from('{"a":[1,1,1,1,1,1,1,1,1]}'), 10)).to.throw('more than 10 values');
   });
 });
 

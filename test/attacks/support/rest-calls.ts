@@ -8,9 +8,10 @@ import type { Arena } from './attack.ts';
 import { connectTo, type Identity, type Target, tlsOptions } from './target.ts';
 
 /** Of every service that is served over REST. */
-export const restPaths: readonly string[] = knownTypes.flatMap(({ rest }) =>
-  rest === undefined ? [] : [`/v3/discovery:${rest}`],
-);
+export const restPaths: readonly string[] = [
+  ...knownTypes.flatMap(({ rest }) => (rest === undefined ? [] : [`/v3/discovery:${rest}`])),
+  '/v3/discovery:client_status',
+];
 
 export const clusters = '/v3/discovery:clusters';
 

@@ -161,7 +161,14 @@ const messages: readonly Step[] = [
 ];
 
 const poll = '{"node":{"id":"a","metadata":{"env":"prod","a":[{},{}]}},"resource_names":["*","z1"]}';
-const polls: readonly Step[] = restPaths.map((path) => post('rest', path, poll));
+const polls: readonly Step[] = [
+  ...restPaths.map((path) => post('rest', path, poll)),
+  post(
+    'rest',
+    '/v3/discovery:client_status',
+    '{"node_matchers":[{"node_id":{"safe_regex":{"regex":"x{1,50}"}}}]}',
+  ),
+];
 
 const question = '{"type":"cds","name":"shop"}';
 const operators: readonly Step[] = [
