@@ -16,7 +16,7 @@ interface ListenerCertificate {
   /** Undefined: plaintext. */
   readonly material: ListenerTls | undefined;
   /** Hands each version that came after `material` to the server, without a restart, until `close`. */
-  readonly follow: (server: { setTls(material: ListenerTls): Result<undefined> }) => void;
+  readonly follow: (server: { setTls(material: ListenerTls): void }) => void;
   readonly close: () => void;
 }
 
@@ -116,14 +116,17 @@ class TlsFollower {
     this.#warnOfExpiry();
   }
 
-  /** What has changed since the first reading, too. `take` may refuse what belongs together and still cannot be used. */
-  async follow(take: (material: TlsMaterial) => Result<undefined> = () => ok(undefined)): Promise<void> {
+  /** What has changed since the first reading, too. */
+  async follow(take: (material: TlsMaterial) => void = () => {}): Promise<void> {
     const found = await this.material();
     if (this.#closed) return;
     this.#stop = watchTlsFiles(this.#files, {
       clock: systemClock,
       current: found.ok ? found.value : undefined,
-      take: (next) => this.#changed(next, take),
+      take: (next) => {
+        take(next);
+        this.#changed(next);
+      },
       refused: (error) => this.#refused(error),
       looked: (isInForce) => {
         if (isInForce) this.#certificate.refused = undefined;
@@ -132,9 +135,7 @@ class TlsFollower {
     });
   }
 
-  #changed(next: TlsMaterial, take: (material: TlsMaterial) => Result<undefined>): Result<undefined> {
-    const taken = take(next);
-    if (!taken.ok) return taken;
+  #changed(next: TlsMaterial): void {
     this.#inForce = ok(next);
     Object.assign(this.#certificate, validityOf(next));
     this.#certificate.reloads.success++;
@@ -142,7 +143,6 @@ class TlsFollower {
     const { kind, file } = this.#certificate;
     if (kind === 'ca') this.#log.info('CA file reloaded', { ca: file });
     else this.#log.info('certificate reloaded', { certificate: file });
-    return taken;
   }
 
   #refused(error: string): void {

@@ -18,12 +18,7 @@ export function warnings(config: Config): readonly ConfigProblem[] {
 export const dangers = foundBy(openListeners, openAdmin, trustedNodes, plainTokens, literalStars);
 
 /** What contradicts itself. Only `validate` warns of it: a relay with it works. */
-export const contradictions = foundBy(
-  unreachableBounds,
-  checksThatLeaveIt,
-  bakesTooShortForTraffic,
-  siblingsThatRefuse,
-);
+export const contradictions = foundBy(checksThatLeaveIt, bakesTooShortForTraffic, siblingsThatRefuse);
 
 /**
  * What cannot be intended, though a relay can run with it: `validate` refuses it. It reads the raw values, so it works even
@@ -172,16 +167,6 @@ function plainTokens({ upstreams }: Config): readonly UnplacedProblem[] {
 const isRemote = ({ endpoints }: AdsUpstreamConfig): boolean =>
   endpoints.some((endpoint) => endpoint.kind === 'tcp' && !isLoopback(endpoint.host));
 
-/** Of each pair the first is reached before the second, if it is lower. A client may have several streams on a connection. */
-const bounded = [
-  ['max_connections', 'maxConnections', 'max_streams', 'maxStreams'],
-  ['max_connections', 'maxConnections', 'max_connections_per_peer', 'maxConnectionsPerPeer'],
-  ['max_streams', 'maxStreams', 'max_streams_per_peer', 'maxStreamsPerPeer'],
-  ['max_held_bytes', 'maxHeldBytes', 'max_held_bytes_per_peer', 'maxHeldBytesPerPeer'],
-  ['max_held_bytes_per_peer', 'maxHeldBytesPerPeer', 'max_request_bytes', 'maxRequestBytes'],
-  ['max_held_bytes_per_peer', 'maxHeldBytesPerPeer', 'max_poll_bytes', 'maxPollBytes'],
-] as const;
-
 function checksThatLeaveIt({ rollout }: Config): readonly UnplacedProblem[] {
   if (rollout === undefined || rollout.onFailure === 'DISCARD') return [];
   const stays = (key: 'checks' | 'traffic', what: string): UnplacedProblem => ({
@@ -219,17 +204,6 @@ function bakesTooShortForTraffic({ rollout }: Config): readonly UnplacedProblem[
   if (shortest >= intervalMs * reportsNeeded) return [];
   const message = `clients report every ${intervalMs / 1000} s, and count from the second report: in a bake of ${shortest / 1000} s their traffic may say nothing. Bake for ${(intervalMs * reportsNeeded) / 1000}s at least, or ask more often`;
   return [{ path: ['rollout', 'traffic', 'interval'], message }];
-}
-
-function unreachableBounds({ limits }: Config): readonly UnplacedProblem[] {
-  return bounded.flatMap(([bound, boundKey, key, limitKey]) =>
-    limits[limitKey] <= limits[boundKey]
-      ? []
-      : {
-          path: ['limits', key],
-          message: `${limits[limitKey]} is more than limits.${bound} (${limits[boundKey]}), which is reached first: raise that, or lower this`,
-        },
-  );
 }
 
 /** A wave whose bake is longer is over only by `on_timeout`; with MANUAL there is no timeout. */

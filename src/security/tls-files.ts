@@ -38,9 +38,9 @@ interface TlsFilesWatch {
   readonly clock: Clock;
   /** What is in force when the watch begins; undefined: nothing yet. */
   readonly current: TlsMaterial | undefined;
-  /** A new version that parses and belongs together. If it fails, the one before stays in force. */
-  take(material: TlsMaterial): Result<undefined>;
-  /** A new version was not fit for use, or not taken: the old one stays in force. Once for each cause. */
+  /** A new version that parses and belongs together. */
+  take(material: TlsMaterial): void;
+  /** A new version was not fit for use: the old one stays in force. Once for each cause. */
   refused(reason: string): void;
   /** After each look: whether what is in the files is in force. */
   looked(isInForce: boolean): void;
@@ -76,13 +76,16 @@ export function watchTlsFiles(files: TlsFiles, options: TlsFilesWatch): () => vo
     const found = await readTlsFiles(files);
     // A slower, older look must not win.
     if (closed || turn !== looks) return;
-    const next = found.ok ? fingerprintOf(found.value) : undefined;
-    const isNew = next === undefined || next !== fingerprint;
-    const taken = found.ok && isNew ? options.take(found.value) : found;
-    if (taken.ok) fingerprint = next;
-    else if (taken.error !== refusal) options.refused(taken.error);
-    refusal = taken.ok ? undefined : taken.error;
-    options.looked(taken.ok);
+    if (found.ok) {
+      const next = fingerprintOf(found.value);
+      if (next !== fingerprint) options.take(found.value);
+      fingerprint = next;
+      refusal = undefined;
+    } else if (found.error !== refusal) {
+      refusal = found.error;
+      options.refused(refusal);
+    }
+    options.looked(found.ok);
   }
 
   polling.start();

@@ -23,12 +23,7 @@ import { HalfSent, halfSentBudget } from './half-sent.ts';
 import { backlog, handshakeTimeoutMs, tcpKeepAlive } from './http2-settings.ts';
 import { errorCode, explainError, ignoreError, isDisconnect } from './node-error.ts';
 import { addressOf, beneath } from './peer.ts';
-import {
-  checkTlsMaterial,
-  parseCertificates,
-  secureContextOptions,
-  type TlsMaterial,
-} from './tls-material.ts';
+import { parseCertificates, secureContextOptions, type TlsMaterial } from './tls-material.ts';
 import { derivedKeys, sessionTimeout, type TicketKeys, ticketKeyCallback } from './tls-sessions.ts';
 
 /** Listens. The error says which address, what is wrong, and is for the operator. */
@@ -36,23 +31,13 @@ export async function listen<S extends Listener>(
   options: ListenerOptions,
   make: (at: Address) => S,
 ): Promise<Result<S>> {
-  const { address, tls } = options;
-  const at = parseAddress(address);
+  const at = parseAddress(options.address);
   if (!at.ok) return at;
-  const checked = tls === undefined ? undefined : checkListenerTls(tls);
-  if (checked?.ok === false) return fail(`${address}: ${checked.error}`);
   const listener = make(at.value);
   const listening = await listener.listen();
   if (listening.ok) return ok(listener);
   await listener.drain(0);
   return listening;
-}
-
-function checkListenerTls(tls: ListenerTls): Result<TlsMaterial> {
-  if (tls.requireClientCertificate && tls.ca === undefined)
-    return fail('require_client_certificate needs ca');
-  if (tls.certificate === undefined) return fail('TLS needs certificate and private_key');
-  return checkTlsMaterial(tls);
 }
 
 /** One address: its TLS, its connections, and their end. What is spoken on them is up to its classes. */
@@ -152,15 +137,11 @@ export abstract class Listener {
 
   /**
    * The new certificate holds for connections from now on. Those that are open stay, unless the authority that vouched
-   * for the client's certificate is gone: they end, spread over `reviewTime`. Without TLS: an error.
+   * for the client's certificate is gone: they end, spread over `reviewTime`. It was checked when it was read.
    */
-  setTls(material: TlsMaterial): Result<undefined> {
-    if (this.#tls === undefined) return fail(`${this.address} is served without TLS`);
-    const checked = checkTlsMaterial(material);
-    if (!checked.ok) return checked;
-    this.#tls.setMaterial(material);
+  setTls(material: TlsMaterial): void {
+    this.#tls?.setMaterial(material);
     if (material.ca !== undefined) this.clients.replaceAuthorities(material.ca);
-    return ok(undefined);
   }
 
   /**

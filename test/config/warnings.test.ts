@@ -152,22 +152,6 @@ describe('configuration: what validate says of it, and a relay does not refuse',
     expect(found).to.have.members(['upstreams[0].ads.endpoints[0]', 'upstreams[1]']);
   });
 
-  for (const [limits, warned] of [
-    ['max_streams: 50000', 'limits.max_streams'],
-    ['max_connections: 10, max_streams: 10, max_connections_per_peer: 11', 'limits.max_connections_per_peer'],
-    ['max_streams: 10, max_streams_per_peer: 11', 'limits.max_streams_per_peer'],
-    ['max_held_bytes: 300000000, max_held_bytes_per_peer: 300000001', 'limits.max_held_bytes_per_peer'],
-    ['max_held_bytes_per_peer: 2000000', 'limits.max_request_bytes'],
-    ['max_streams: 40000, max_connections: 40000', undefined],
-  ] as const) {
-    it(`limits: ${limits}: ${warned ?? 'nothing'}`, () => {
-      const config = parseConfig(`${other}\nlimits: { ${limits} }\n`, 'f', {});
-      if (!config.ok) throw new Error(JSON.stringify(config.error));
-      const paths = contradictions(config.value).map(({ path }) => path);
-      expect(paths).to.deep.equal(warned === undefined ? [] : [warned]);
-    });
-  }
-
   const tls = (ca: string): string =>
     `xds: { address: "0.0.0.0:1", tls: { certificate: c, private_key: k${ca} } }`;
   for (const [more, warned] of [

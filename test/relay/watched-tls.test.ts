@@ -2,7 +2,6 @@ import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
-import { ok } from '../../src/model/result.ts';
 import type { Log } from '../../src/observe/log.ts';
 import { Metrics } from '../../src/observe/metrics.ts';
 import { readListenerTls } from '../../src/watched-tls.ts';
@@ -41,7 +40,6 @@ describe('the certificate of a listener', () => {
       follow({
         setTls(next) {
           presented = String(next.certificate);
-          return ok(undefined);
         },
       });
       await eventually(() => expect(presented).to.equal(second.certificate));
