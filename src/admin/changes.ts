@@ -616,20 +616,17 @@ type Found = readonly [path: string, { readonly from?: JsonValue; readonly to?: 
 /** Part by part where both sides have parts, or one of them has nothing at all. */
 function* differences(path: string, from: JsonValue | undefined, to: JsonValue | undefined): Iterable<Found> {
   const [before, after] = [partsOf(path, from), partsOf(path, to)];
-  const isDivided = (before ?? from) === before && (after ?? to) === after;
-  if (isDivided && (before?.size ?? 0) + (after?.size ?? 0) > 0) {
-    for (const part of new Set([...(before?.keys() ?? []), ...(after?.keys() ?? [])]))
-      yield* differences(part, before?.get(part), after?.get(part));
+  if (before !== undefined && after !== undefined && before.size + after.size > 0) {
+    for (const part of new Set([...before.keys(), ...after.keys()]))
+      yield* differences(part, before.get(part), after.get(part));
   } else if (JSON.stringify(from) !== JSON.stringify(to)) {
     yield [path, { ...(from === undefined ? {} : { from }), ...(to === undefined ? {} : { to }) }];
   }
 }
 
-/** Of an object or an array, by their paths. */
-function partsOf(path: string, value: JsonValue | undefined): ReadonlyMap<string, JsonValue> | undefined {
-  if (!Array.isArray(value) && !isJsonObject(value)) return undefined;
-  const parts = Array.isArray(value)
-    ? value.map((part, at) => [`${path}[${at}]`, part] as const)
-    : Object.entries(value).map(([key, part]) => [path === '' ? key : `${path}.${key}`, part] as const);
-  return new Map(parts);
+/** Those of an object or an array, by their paths; nothing has none. Undefined: it cannot have any. */
+function partsOf(path: string, value: JsonValue = []): ReadonlyMap<string, JsonValue> | undefined {
+  if (Array.isArray(value)) return new Map(value.map((part, at) => [`${path}[${at}]`, part]));
+  if (!isJsonObject(value)) return undefined;
+  return new Map(Object.entries(value).map(([key, part]) => [path === '' ? key : `${path}.${key}`, part]));
 }

@@ -158,19 +158,20 @@ function clientFilter(query: ClientsQuery, relay: IsServed, waveOf: WaveOf): Tes
   const hasTypes = ofTypes(query, relay);
   return (stream) => {
     const { id, client, transport } = stream;
-    const told = [id, client?.nodeId ?? '', client?.cluster ?? '', transport.peer.address];
+    const { nodeId = '', cluster = '' } = client ?? {};
+    const told = [id, nodeId, cluster, transport.peer.address];
     return (
-      (node === '' || isNode(client?.nodeId ?? '')) &&
-      (text === '' || told.some((part) => part.toLowerCase().includes(text))) &&
-      (of === '' || (client !== undefined && classOf(client).id === of)) &&
+      (node === '' || isNode(nodeId)) &&
+      (text === '' || told.join('\n').toLowerCase().includes(text)) &&
+      (of === '' || (client && classOf(client).id) === of) &&
       (wave === 0 || waveOf(stream)?.wave === wave) &&
-      (hasTypes === undefined || hasTypes(stream))
+      hasTypes(stream)
     );
   };
 }
 
-function ofTypes({ type, state, resource }: ClientsQuery, relay: IsServed): Test<ListedClient> | undefined {
-  if (type === undefined && state === undefined) return undefined;
+function ofTypes({ type, state, resource }: ClientsQuery, relay: IsServed): Test<ListedClient> {
+  if (type === undefined && state === undefined) return () => true;
   const isMeant = isOfType(type);
   const isAbout = type === undefined || resource === '' ? () => true : about(type, resource, state, relay);
   const hasState: Test<ListedType> =

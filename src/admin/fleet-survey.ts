@@ -336,9 +336,6 @@ export function mergeClasses(answers: readonly Plain<ListClassesResponse>[]): Pl
 }
 
 /** What more clients say too. Times are RFC 3339 in UTC, so their order is that of the texts. */
-export function moreClients<Row extends { readonly clients: number; readonly since: string }>(
-  a: Row,
-  b: Row,
-): Row {
+function moreClients<Row extends { readonly clients: number; readonly since: string }>(a: Row, b: Row): Row {
   return { ...a, clients: a.clients + b.clients, since: a.since < b.since ? a.since : b.since };
 }

@@ -6,7 +6,7 @@ import { errorText, shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
-import { formatBytes, formatSeconds } from '../observe/format.ts';
+import { canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
 import { missingText } from '../observe/missing-text.ts';
 import {
   countedLong as counted,
@@ -173,9 +173,8 @@ function* streamsEnd(
 function* changeHeld({ status: { rollout }, facts }: ProblemFacts): Problems {
   if (rollout === undefined || (rollout.state !== 'HELD' && rollout.state !== 'CANARY')) return;
   const { pending, types, names, upstream, reason, since, state } = rollout;
-  const { total = 0, accepted = 0, rejected = 0, ended = 0 } = rollout.canaries ?? {};
   const what = `${counted(pending, 'name')} (${types.join(', ')}) of ${shorten(upstream, 60)}`;
-  const canaries = `canaries: ${counted(total, 'stream')}, ${accepted} accepted, ${rejected} rejected, ${ended} disconnected`;
+  const canaries = `canaries: ${canariesText(state, rollout.canaries)}`;
   // With `mode: MANUAL` only an operator ends it.
   const isTimed = facts.rollout !== undefined && facts.rollout.mode !== 'MANUAL' && state !== 'HELD';
   const [type = ''] = types;

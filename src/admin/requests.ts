@@ -26,8 +26,6 @@ const longestPage = 1000;
 const longestWaitSeconds = 3600;
 const usualLevelSeconds = 600;
 const longestLevelSeconds = 86_400;
-/** Characters. Clients choose their node ids, and the relay takes longer ones; nobody chases those. */
-const longestNode = 1024;
 /** What a page has unless told, and at most. */
 const names = { usual: 50, most: 200 };
 const holdings = { usual: 500, most: 10_000 };
@@ -160,9 +158,6 @@ export function waitQuery(request: Request<'wait'>) {
 export function logLevelChange({ level, node, forSeconds }: Request<'setLogLevel'>) {
   if (!(forSeconds >= 0 && forSeconds <= longestLevelSeconds)) {
     throw invalid(`for_seconds: ${expectedText(`0 to ${longestLevelSeconds}`, forSeconds)}`);
-  }
-  if (node.length > longestNode) {
-    throw invalid(`node: expected at most ${longestNode} characters, got ${node.length}`);
   }
   const milliseconds = (forSeconds === 0 ? usualLevelSeconds : forSeconds) * 1000;
   return { level: levelOf(level), node: node === '' ? undefined : node, milliseconds };

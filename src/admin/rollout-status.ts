@@ -7,7 +7,7 @@ import type { RolloutState } from '../releases/judge.ts';
 import type { RolloutReport } from '../releases/rollout.ts';
 import type { TrafficVerdict } from '../releases/traffic.ts';
 import { timestamp } from './problem-parts.ts';
-import type { Plain, RolloutSummary } from './service.ts';
+import type { PageFacts, Plain, RolloutSummary } from './service.ts';
 
 /** Names that are listed; there may be as many as resources. */
 const maxNames = 100;
@@ -75,18 +75,15 @@ function trafficStatus(traffic: NonNullable<RolloutReport['traffic']>) {
 }
 
 /** For the list of problems and the gauge. Undefined: nothing of what upstream says was discarded. */
-export function discardedFacts({ pending, whyDiscarded }: RolloutReport) {
+export function discardedFacts({ pending, whyDiscarded }: RolloutReport): PageFacts['discarded'] {
   const own = pending.filter(({ masked }) => masked === 'discarded');
   const [first] = own;
   if (first === undefined) return undefined;
   return {
     names: own.length,
-    /** Short names, sorted. */
     types: shortTypes(own),
     upstreams: distinct(own.map(({ upstream }) => upstream)),
-    /** Where it is one. */
     only: own.length === 1 ? { type: typeInfo(first.type).short, name: first.name } : undefined,
-    /** The operators', or what was found bad, joined; empty: they are not known. */
     reason: whyDiscarded,
   };
 }

@@ -10,7 +10,6 @@ import type { RecentLine } from '../observe/log.ts';
 import type { Long } from './answers.ts';
 import type { ClientStatusQuery, ClientStatusResult } from './csds.ts';
 import type { Method, Methods, Operation, Request } from './requests.ts';
-import type { discardedFacts } from './rollout-status.ts';
 
 /** Answers with a list that may be long: it is written row by row. */
 type Listing =
@@ -149,7 +148,18 @@ export interface PageFacts {
     | undefined;
   readonly recent: Recent;
   /** Names of which nobody gets what upstream says, because it was discarded. Undefined: there are none. */
-  readonly discarded: ReturnType<typeof discardedFacts>;
+  readonly discarded:
+    | {
+        readonly names: number;
+        /** Short names, sorted. */
+        readonly types: readonly string[];
+        readonly upstreams: readonly string[];
+        /** Where it is one. */
+        readonly only: { readonly type: string; readonly name: string } | undefined;
+        /** The operators', or what was found bad, joined; empty: they are not known. */
+        readonly reason: string;
+      }
+    | undefined;
   /** As configured. */
   readonly rollout: Pick<NonNullable<Config['rollout']>, 'mode' | 'maxWaitMs'> | undefined;
   /** Control planes as configured, by name. */

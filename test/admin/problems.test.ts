@@ -9,7 +9,6 @@ import type { PageFacts, Plain } from '../../src/admin/service.ts';
 import type { StatusResponse } from '../../src/gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem } from '../../src/gen/distributary/admin/v1/fleet_pb.ts';
 import type { RolloutStatus } from '../../src/gen/distributary/admin/v1/rollout_pb.ts';
-import { resourceName } from '../../src/model/brand.ts';
 import type { CertificateState } from '../../src/observe/certificates.ts';
 import type { Recent } from '../../src/observe/figures.ts';
 import { createLog, type Log } from '../../src/observe/log.ts';
@@ -73,7 +72,7 @@ const discarded = {
   names: 1,
   types: ['cds'],
   upstreams: ['central'],
-  only: { type: 'cds', name: resourceName('a') },
+  only: { type: 'cds', name: 'a' },
   reason: 'a bad change',
 };
 

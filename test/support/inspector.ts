@@ -125,7 +125,7 @@ export function statusWith(changes: Partial<typeof known> = {}): Plain<StatusRes
 
 export const sampleStatus = statusWith();
 
-export const sampleClient: Plain<Client> = {
+const sampleClient: Plain<Client> = {
   id: '17',
   node: { id: 'envoy-1', cluster: 'web' },
   peer: '127.0.0.1:4000',
