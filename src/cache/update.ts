@@ -32,9 +32,6 @@ import {
 import type { InterestState, Interests } from './interests.ts';
 import type { Column, TypeTable } from './type-table.ts';
 
-/** A name with more changed variants than this gets a set. */
-const maxScanned = 16;
-
 /** What a commit that is recorded is told by. */
 export interface Recorded {
   /** What is there now. */
@@ -44,9 +41,9 @@ export interface Recorded {
 
 /** Collects what one transaction changes. */
 export class CommitChanges {
+  /** Some constraints may be there twice: what looks at one again finds the same. */
   readonly names = new Map<ResourceName, Constraints[]>();
   readonly resolved: Interest[] = [];
-  readonly #largeSets = new Map<ResourceName, Set<Constraints>>();
   readonly #before = new Map<ResourceName, Snapshot>();
   readonly #changing: ((name: ResourceName) => void) | undefined;
   readonly #recorded: Recorded | undefined;
@@ -77,23 +74,13 @@ export class CommitChanges {
       if (before !== undefined) this.#before.set(name, before);
       this.#changing?.(name);
       this.names.set(name, [constraints]);
-    } else if (
-      known.length < maxScanned ? !known.includes(constraints) : this.#isNew(name, known, constraints)
-    ) {
-      known.push(constraints);
-    }
+    } else if (known.at(-1) !== constraints) known.push(constraints);
     for (const alias of aliases) this.touch(resourceName(alias), constraints);
   }
 
   /** The same for all of these. */
   touchAll(changed: Commit['changed']): void {
     for (const [name, all] of changed) for (const constraints of all) this.touch(name, constraints);
-  }
-
-  #isNew(name: ResourceName, known: readonly Constraints[], constraints: Constraints): boolean {
-    const all = getOrMake(this.#largeSets, name, () => new Set(known));
-    const { size } = all;
-    return all.add(constraints).size > size;
   }
 
   resolve(state: InterestState, answer: 'restored' | 'confirmed' = 'confirmed'): void {

@@ -248,12 +248,6 @@ const leastBytesPerMs = 64;
 /** How long responses may be handled without a break, in milliseconds: clients wait meanwhile. */
 const slice = 10;
 
-/**
- * Where nothing that was written is taken, so many responses are read so often all the same, in milliseconds, as long as no
- * more bytes wait: the end of the stream may be behind them.
- */
-const stuck = { lookMs: 250, responses: 16, mostBytes: 2 ** 22 };
-
 /** `isDropped`: asked when the stream ends; it ended with the connection, and its owner hears of that. */
 function stream(
   call: ClientDuplexStream<Buffer, Buffer>,
@@ -274,14 +268,9 @@ function stream(
   let failed: readonly [reason: string, code: Code] | undefined;
   /** The control plane has to read before much of it is read. */
   let unread: Timer | undefined;
-  /** Written, and not taken yet, in bytes. */
-  let waiting = 0;
-  /** So many responses are read though nothing is taken. */
-  let allowed = 0;
   const isRead = (): void => {
     unread?.cancel();
     unread = undefined;
-    allowed = 0;
   };
   /** The first request has to be sent. Past MAX_CONCURRENT_STREAMS Node keeps it and says nothing. */
   let untaken: Timer | undefined;
@@ -299,19 +288,11 @@ function stream(
     if (!isDropped()) handler.closed(reason, code);
   };
   /** Its end comes after what it has sent, and grpc-js says nothing of what was written to one that has ended. */
-  const waitForReader = (until = clock.monotonic() + unreadMs): void => {
+  const waitForReader = (): void => {
     isRead();
-    const left = until - clock.monotonic();
-    unread = clock.after(Math.min(stuck.lookMs, left), () => {
-      if (left <= stuck.lookMs) {
-        close(`the control plane has read nothing for ${unreadMs / 1000} s`, Code.UNAVAILABLE);
-        call.cancel();
-        return;
-      }
-      waitForReader(until);
-      if (waiting >= stuck.mostBytes) return;
-      allowed = stuck.responses;
-      if (!reading) resume();
+    unread = clock.after(unreadMs, () => {
+      close(`the control plane has read nothing for ${unreadMs / 1000} s`, Code.UNAVAILABLE);
+      call.cancel();
     });
   };
   const waitForRoom = (bytes: number): void => {
@@ -327,7 +308,7 @@ function stream(
   const resume = (): void => {
     spent = 0;
     // A server that sends but does not read gets few more ACKs queued up for it.
-    if (!call.writableNeedDrain || allowed > 0 || failed !== undefined) call.resume();
+    if (!call.writableNeedDrain || failed !== undefined) call.resume();
   };
   const proceed = (): void => {
     reading = !over && handler.proceed();
@@ -362,9 +343,7 @@ function stream(
     write(bytes, written) {
       if (over || failed !== undefined) return;
       if (!isTaken && untaken === undefined) waitForRoom(bytes.length);
-      waiting += bytes.length;
       const sent = (): void => {
-        waiting -= bytes.length;
         taken();
         if (unread !== undefined) waitForReader();
         // The end of the stream may have arrived before.
@@ -372,8 +351,7 @@ function stream(
       };
       const hasRoom = call.write(Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength), sent);
       if (hasRoom) return;
-      if (allowed > 0) allowed = waiting < stuck.mostBytes ? allowed - 1 : 0;
-      if (allowed === 0) call.pause();
+      call.pause();
       if (unread === undefined) waitForReader();
     },
     end() {

@@ -165,8 +165,6 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
-  /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
-  protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
   protected abstract absentAfterTimeout(subscription: UpstreamSubscription): boolean;
   /**
@@ -359,9 +357,6 @@ export abstract class SubscribedType {
     this.stream.add({ kind: 'apply', transaction: said });
     this.#acknowledge(response);
     this.#heard(said);
-    const again = this.askAgain?.() ?? [];
-    for (const subscription of again) this.#resubscribe(subscription);
-    if (again.length > 0) this.flush();
   }
 
   #acknowledge({ nonce, version }: IncomingResponse): void {

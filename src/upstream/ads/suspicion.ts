@@ -147,10 +147,7 @@ export class Suspicion {
       for (const group of suspects) group.suspected = { since: group.suspected?.since ?? now, reason };
       return [...this.#returnHome(others, now), ...this.#isolate(suspects, now)];
     }
-    const all = suspects.length === groups.length;
-    // If nothing would remain there, the control plane itself may be the cause: a single end is ignored.
-    if (all && quickEnds < 2) return [];
-    const moved = all ? newerHalf(suspects) : suspects;
+    const moved = suspects.length < groups.length ? suspects : mostLikely(suspects, quickEnds);
     for (const group of moved) {
       group.suspected = { since: now, reason };
       group.isolations++;
@@ -292,8 +289,12 @@ function suspectsAmong(
   return groups.filter(({ unproven }) => unproven !== undefined);
 }
 
-/** The half that was requested later, at least one. */
-function newerHalf(groups: readonly SubscriptionGroup[]): readonly SubscriptionGroup[] {
+/**
+ * Of all on a usual stream: the half that was requested later, at least one. The control plane itself may be the cause, so a
+ * single end is ignored.
+ */
+function mostLikely(groups: readonly SubscriptionGroup[], quickEnds: number): readonly SubscriptionGroup[] {
+  if (quickEnds < 2) return [];
   const sorted = groups.toSorted((a, b) => (a.unproven?.at ?? 0) - (b.unproven?.at ?? 0));
   return sorted.slice(Math.floor(groups.length / 2));
 }

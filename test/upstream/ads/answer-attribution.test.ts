@@ -12,7 +12,7 @@ import {
   sotwAnswers,
 } from '../../../src/upstream/ads/answer-attribution.ts';
 import {
-  UpstreamSubscription,
+  type UpstreamSubscription,
   UpstreamSubscriptions,
   waitingCollections,
 } from '../../../src/upstream/ads/upstream-subscriptions.ts';
