@@ -119,7 +119,7 @@ const typesOf = (kinds: readonly Kind[]): Set<TypeUrl> =>
 
 const resourceTimeoutMs = 12_000;
 /** Which of them come first matters to clients (rule 6). */
-const routed: readonly string[] = [catalog.cds.url, catalog.rds.url];
+const routed: ReadonlySet<string> = new Set([catalog.cds.url, catalog.rds.url]);
 
 /** A relay, of which all is real but the sockets and the time. */
 export class RelayHost implements Host {
@@ -379,7 +379,7 @@ export class RelayHost implements Host {
     if (!(above instanceof RelayHost)) return false;
     if (above.unordered) return true;
     const ofStreams = [...(above.relay?.server.values() ?? [])].filter(({ types }) =>
-      types.some(({ info, selection }) => routed.includes(info.url) && selection.size > 0),
+      types.some(({ info, selection }) => routed.has(info.url) && selection.size > 0),
     );
     const sessions = ofStreams.flatMap(({ client }) => client?.nodeId ?? []);
     const own = sessions.filter((id) => id.split('~', 1)[0] === this.id);
