@@ -279,7 +279,7 @@ export class Client {
       locators: locators.length > 0,
       loss: (byName) => this.host.loss(kind, byName),
       returnsKept: () => this.host.returnsKept,
-      hasty: () => this.host.hasty,
+      hasty: () => this.host.hasty(kind),
       unanswered: (wish) => {
         const isSilent = this.host.hearsNothing(wish);
         if (isSilent) this.#options.tally.count('kept while a control plane is silent');

@@ -116,8 +116,9 @@ const fewerKinds: readonly Kind[] = ['cds'];
 const typesOf = (kinds: readonly Kind[]): Set<TypeUrl> =>
   new Set(kinds.map((kind) => typeUrl(catalog[kind].url)));
 
+const resourceTimeoutMs = 12_000;
 /** Which of them come first matters to clients (rule 6). */
-const routed: readonly string[] = [catalog.cds.url, catalog.rds.url];
+const routed: ReadonlySet<string> = new Set([catalog.cds.url, catalog.rds.url]);
 
 /** A relay, of which all is real but the sockets and the time. */
 export class RelayHost implements Host {
@@ -147,8 +148,8 @@ export class RelayHost implements Host {
   #moves = 0;
   /** Above is another relay than before, or one that has begun anew or gone back meanwhile, since the last quiet. */
   #turned = false;
-  /** Since the last quiet, what it has asked of what is above was asked anew, or held up. */
-  #shaken = false;
+  /** When, since the last quiet, what it has asked of what is above was asked anew or held up last. */
+  #shakenAt = Number.NEGATIVE_INFINITY;
   /** All that it has heard of since it began cold is of this revision or of later ones. */
   #base = Number.POSITIVE_INFINITY;
   /** On which a stream to what is above has begun last. */
@@ -296,14 +297,18 @@ export class RelayHost implements Host {
   }
 
   /**
-   * SotW below a relay whose own control plane was asked anew: that waits for an answer from then on, and this one, to
-   * which it says nothing meanwhile, gives up before (protocol §3.9, resource_timeout).
+   * Below a relay whose own control plane was asked anew: that waits for an answer from then on, and this one, to which it
+   * says nothing meanwhile, gives up before (protocol §3.9, resource_timeout). Over delta it has waited since before that.
    */
-  get hasty(): boolean {
+  hasty(kind: Kind): boolean {
+    const { hosts, network } = this.#options;
     return this.plan.endpoints.some((id) => {
-      const host = this.#options.hosts.get(id);
+      const host = hosts.get(id);
       if (!(host instanceof RelayHost)) return false;
-      return host.hasty || (this.plan.protocol === 'SOTW' && host.#shaken);
+      if (this.plan.protocol === 'SOTW' && host.#shakenAt > 0 && catalog[kind].full) return true;
+      const isLate =
+        this.plan.protocol === 'DELTA' && network.loop.now() - host.#shakenAt < resourceTimeoutMs;
+      return isLate || host.hasty(kind);
     });
   }
 
@@ -373,7 +378,7 @@ export class RelayHost implements Host {
     if (!(above instanceof RelayHost)) return false;
     if (above.unordered) return true;
     const ofStreams = [...(above.relay?.server.values() ?? [])].filter(({ types }) =>
-      types.some(({ info, selection }) => routed.includes(info.url) && selection.size > 0),
+      types.some(({ info, selection }) => routed.has(info.url) && selection.size > 0),
     );
     const sessions = ofStreams.flatMap(({ client }) => client?.nodeId ?? []);
     const own = sessions.filter((id) => id.split('~', 1)[0] === this.id);
@@ -392,7 +397,7 @@ export class RelayHost implements Host {
     const { tally } = this.#options;
     const cold = this.#saved?.empty !== false;
     if (this.#beginnings > 0) tally.count(cold ? 'cold restart' : 'restart with a saved cache');
-    this.#shaken = this.#beginnings > 0;
+    if (this.#beginnings > 0) this.#shakenAt = this.#options.network.loop.now();
     if (cold) {
       this.#base = Number.POSITIVE_INFINITY;
       this.#above = undefined;
@@ -431,7 +436,7 @@ export class RelayHost implements Host {
   /** In quiet, what it has is current, whatever it has been through. */
   settle(): void {
     this.#turned = false;
-    this.#shaken = false;
+    this.#shakenAt = Number.NEGATIVE_INFINITY;
     if (this.plan.endpoints.length > 1) return; // silent ones are tried in turn
     if (this.#running?.stale === true) throw new Violation(4, `${this.id} takes what it has for stale`);
   }
@@ -447,7 +452,7 @@ export class RelayHost implements Host {
   }
 
   stallLink(milliseconds: number): void {
-    this.#shaken = true;
+    this.#shakenAt = this.#options.network.loop.now();
     for (const connection of this.#running?.links ?? []) connection.stall(milliseconds);
   }
 
@@ -500,7 +505,7 @@ export class RelayHost implements Host {
     connection.stirred = (begins) => {
       this.#disturbances++;
       if (!begins) {
-        this.#shaken = true;
+        this.#shakenAt = this.#options.network.loop.now();
         return; // what it leaves for another one may end later
       }
       this.#link = connection;
@@ -670,7 +675,7 @@ class Running {
         }),
         tls: undefined,
         connectTimeoutMs: 2000,
-        resourceTimeoutMs: 12_000,
+        resourceTimeoutMs,
         keepalive: { timeMs: 30_000, timeoutMs: 10_000 },
         backoff: { initialMs: 200, maxMs: 3000 },
         failbackAfterMs: 3000,

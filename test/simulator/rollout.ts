@@ -297,7 +297,10 @@ export class SimulatedRollout {
     const kind = kindOf(commit.type);
     if (!gated.includes(kind)) return;
     const { history, tally } = this.#options;
-    for (const name of commit.changed.keys()) {
+    const { released: all = commit, canary: some = commit } = commit.sides ?? {};
+    // Who has just come may be let into what waits, though upstream says nothing new.
+    const names = new Set([commit, all, some].flatMap(({ changed }) => [...changed.keys()]));
+    for (const name of names) {
       const id = idOf(kind, name);
       const released = this.#contents(commit.type, name, 'released');
       const known = setAt(history.released, id);

@@ -80,7 +80,7 @@ export type Step = { readonly wait: number } & (
 );
 
 /** More of what is rarer else. */
-export interface More {
+interface More {
   /** A rollout at nearly every relay. */
   readonly waves: boolean;
   /** After four steps of ten: what operators do to rollouts, and what may come in a freeze. */

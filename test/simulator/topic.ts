@@ -345,7 +345,7 @@ export class Topic {
   }
 
   #isHasty(name: string, { wanted }: Context): boolean {
-    return catalog[this.kind].full && wanted.names.has(name) && this.#options.hasty();
+    return wanted.names.has(name) && this.#options.hasty();
   }
 
   #check(
