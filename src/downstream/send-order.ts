@@ -221,17 +221,9 @@ export class Conversations {
 
   join(participant: Participant, account: Account, nodeId: string): Conversation {
     const ofPeer = getOrMake(this.#all, account, () => new Map());
-    let conversation = ofPeer.get(nodeId);
-    if (conversation === undefined || conversation.participants >= mostParticipants) {
-      const created = new Conversation([], undefined, () => {
-        // One that was full is not there any more.
-        if (ofPeer.get(nodeId) !== created) return;
-        ofPeer.delete(nodeId);
-        if (ofPeer.size === 0) this.#all.delete(account);
-      });
-      ofPeer.set(nodeId, created);
-      conversation = created;
-    }
+    const over = (): void => void deleteIn(this.#all, account, nodeId);
+    const known = getOrMake(ofPeer, nodeId, () => new Conversation([], undefined, over));
+    const conversation = known.participants < mostParticipants ? known : new Conversation();
     conversation.add(participant);
     return conversation;
   }

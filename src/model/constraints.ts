@@ -479,7 +479,10 @@ function requiredPairs(expression: Expression): readonly Pair[] | undefined {
     case 'value':
       return [expression];
     case 'and':
-      return shortest(expression.of.map(requiredPairs));
+      return expression.of.map(requiredPairs).reduce((found, list) => {
+        const isBetter = found === undefined || (list !== undefined && isLower(list, found));
+        return isBetter ? list : found;
+      }, undefined);
     case 'or': {
       const pairs = expression.of.map(requiredPairs);
       return pairs.every((each) => each !== undefined) ? pairs.flat() : undefined;
@@ -494,21 +497,11 @@ function requiredPairs(expression: Expression): readonly Pair[] | undefined {
   }
 }
 
-function shortest(lists: readonly Constraints['required'][]): Constraints['required'] {
-  let found: Constraints['required'];
-  for (const list of lists) {
-    if (list === undefined) continue;
-    const isBetter = found === undefined || list.length < found.length || isLower(list, found);
-    if (isBetter) found = list;
-  }
-  return found;
-}
-
 /** Of lists of one pair: so that expressions with the same pairs require the same one. */
-function isLower([a, ...others]: readonly Pair[], [b, ...more]: readonly Pair[]): boolean {
-  if (a === undefined || b === undefined || others.length + more.length > 0) return false;
-  return a.key < b.key || (a.key === b.key && a.value < b.value);
-}
+const isLower = (a: readonly Pair[], b: readonly Pair[]): boolean =>
+  a.length < b.length || (a.length === 1 && b.length === 1 && pairText(a) < pairText(b));
+
+const pairText = ([one]: readonly Pair[]): string => JSON.stringify([one?.key, one?.value]);
 
 /** The one parameter that every matching set has; undefined: there is none, or one of several. */
 export const onlyRequired = ({ required }: Constraints): Pair | undefined =>

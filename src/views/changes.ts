@@ -161,12 +161,13 @@ function changeOf(stand: Stand, item: Item, now = item.last.value): Change {
     resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
     has,
   };
-  return has !== undefined && isVariant(now) && isDeferred(has) ? comingBack(change, has, stand) : change;
+  return has === undefined ? change : comingBack(change, has, stand);
 }
 
-/** Its removal is deferred. */
-function comingBack(change: Change, { variant }: Has, { encoding, now }: Stand): Change {
-  if (!isVariant(variant)) return change;
+/** It may be back though its removal was deferred. */
+function comingBack(change: Change, has: Has, { encoding, now }: Stand): Change {
+  const { variant } = has;
+  if (!isVariant(change.now) || !isDeferred(has) || !isVariant(variant)) return change;
   if (encoding.ttl && hasExpired(variant, now)) return { ...change, lastSent: 'absent' };
   // Of what it has from an earlier stream it has said no more than its version.
   if (variant.payload !== undefined) return change;

@@ -231,24 +231,11 @@ class ResponseContent {
   }
 
   take(change: Change): void {
-    const { item, now, has } = change;
-    // Nearly nothing, of thousands of parameter sets that wait for one.
-    if (has?.variant === 'unknown' && now === 'absent' && this.#isStill(item)) {
-      this.#beside.set(item.id, has);
-      return;
-    }
+    const { now } = change;
     this.#told.push(change);
     if (isVariant(now)) this.#takeVariant(change, now);
     else if (now === 'absent') this.#takeAbsence(change);
     else this.#takeUnknown(change);
-  }
-
-  /** It is withheld, as it was. */
-  #isStill(item: Item): boolean {
-    const { view, position } = this.input;
-    return (
-      position?.view === view && item.last.revision <= position.revision && this.#others.anyUnknown(item)
-    );
   }
 
   /** What the view shows now, unless the client has it; and in delta the removal of what it had instead. */
@@ -647,13 +634,15 @@ export function contentVersionOf({ shown }: View): string {
   return `${shown.version}@${viewDigest(shown)}`;
 }
 
+/** What remains of a TTL is told to each client at its time. */
+export const showsTtls = onceAtHead((view: View): boolean =>
+  view.items.values().some(({ last }) => isVariant(last.value) && last.value.ttl !== undefined),
+);
+
 /** Whether a version (CONTENT) says that a client has exactly what a view shows, and nothing with a time to live. */
 export function showsAll(view: View, version: string): boolean {
   if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
-  for (const { last } of view.items.values()) {
-    if (isVariant(last.value) && last.value.ttl !== undefined) return false;
-  }
-  return version.endsWith(`@${viewDigest(view)}`);
+  return !showsTtls(view) && version.endsWith(`@${viewDigest(view)}`);
 }
 
 /** Digest of everything that a view shows, resource errors included. */

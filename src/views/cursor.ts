@@ -30,7 +30,7 @@ import {
   withDoubts,
 } from './changes.ts';
 import { bytesOfGone, Claims, nothingCovered } from './claims.ts';
-import { type CompositionInput, compose, contentVersionOf, showsAll } from './composition.ts';
+import { type CompositionInput, compose, contentVersionOf, showsAll, showsTtls } from './composition.ts';
 import { holdings, type Item, leavesDoubtful } from './item.ts';
 import {
   answersIn,
@@ -48,17 +48,12 @@ import {
   type CursorStep,
   type EncodedResponse,
   fromNothing,
-  onceAtHead,
   type RetainedResource,
 } from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
-/** What remains of a TTL is told to each client at its time. */
-const showsTtls = onceAtHead((view: View): boolean =>
-  view.items.values().some(({ last }) => isVariant(last.value) && last.value.ttl !== undefined),
-);
 const nothingNew: Move = {
   response: undefined,
   overlay: undefined,
@@ -391,7 +386,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#awaited = withIds(noIds, [...left, ...added]);
     this.#catchUp();
     this.#view = this.#pool.view(selection, access, old.selection);
-    this.#view.join(this, old);
+    this.#view.join(this);
     this.#view.release(this);
     this.#fallBehind();
     if (this.#position?.view === old) old.anchor(this);

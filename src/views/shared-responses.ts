@@ -35,7 +35,7 @@ export function onceAtHead<Of extends { readonly atHead: object }, Value>(
   return (view) => getOrMake(known, view.atHead, () => make(view));
 }
 
-export const areSame = (one: Overlay | undefined, other: Overlay | undefined): boolean =>
+const areSame = (one: Overlay | undefined, other: Overlay | undefined): boolean =>
   one?.size === other?.size && (one?.entries().every(([id, has]) => other?.get(id) === has) ?? true);
 
 /** So many overlays of a head are looked at. */

@@ -178,9 +178,7 @@ export class View {
     return this.#subscribers.size - this.#polling;
   }
 
-  /** `before`: the view that it comes from. What it lacked there, it has lacked since then. */
-  join(subscriber: ViewSubscriber, before?: View): void {
-    if (before !== undefined) this.#lacksAs(before);
+  join(subscriber: ViewSubscriber): void {
     if (subscriber.polls === 'client' && !this.#subscribers.has(subscriber)) this.#polling++;
     this.#subscribers.add(subscriber);
     this.#usedBy(subscriber.payer);
@@ -504,20 +502,6 @@ export class View {
     }
   }
 
-  #lacksAs(before: View): void {
-    let isEarlier = false;
-    for (const [{ id, parameters }, since] of before.#absentSince) {
-      const item = this.#own.get(id);
-      if (item?.parameters === parameters)
-        isEarlier = keepEarlier(this.#absentSince, item, since) || isEarlier;
-    }
-    const own = (this.base ?? this).#emptySince;
-    for (const [key, since] of (before.base ?? before).#emptySince)
-      isEarlier = keepEarlier(own, key, since) || isEarlier;
-    // What is missing is listed anew only if that says something else.
-    if (isEarlier) this.#missing = undefined;
-  }
-
   #answeredNow(): void {
     if (this.base !== undefined) return;
     for (const selected of this.selection.collections) {
@@ -640,14 +624,6 @@ const referencesSince = onceAtHead(() => new Map<number, References>());
 /** Of a plain name the id of an entry has no parameters. */
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>
   itemId(true, parameters, spelling);
-
-/** True: it is earlier than what was known. */
-function keepEarlier<Key>(times: Map<Key, number>, key: Key, time: number): boolean {
-  const known = times.get(key);
-  if (known === undefined || time >= known) return false;
-  times.set(key, time);
-  return true;
-}
 
 /** version_info of the upstream response that brought what a new view shows; may be empty. */
 function firstVersion(view: View, catalog: Catalog): string {

@@ -103,7 +103,6 @@ export class PolledNames implements OrderedType {
   readonly #isOrdered: boolean;
   /** What it has of them, for the types that wait for it. */
   subscription: Subscription | undefined;
-  #accessKey = '';
   /** The version of the last answer that this subscription knows of; empty: there was none. */
   #answeredWith = '';
 
@@ -233,12 +232,9 @@ export class PolledNames implements OrderedType {
 
   /** On another side, or by other rules that leave its parameters: what it has stays known. `again`: what it may not have. */
   #follow({ encoding, selection, client: { access } }: Poll, again: ReadonlySet<string>): void {
-    const { subscription } = this;
-    if (subscription === undefined) return;
-    subscription.encoding = encoding;
-    if (access.key === this.#accessKey && again.size === 0) return;
-    this.#accessKey = access.key;
-    subscription.select(selection, access, again, none);
+    if (this.subscription === undefined) return;
+    this.subscription.encoding = encoding;
+    this.subscription.select(selection, access, again, none);
   }
 
   #resume(earlier: EarlierState): void {
@@ -248,7 +244,6 @@ export class PolledNames implements OrderedType {
 
   #open(poll: Poll): void {
     this.subscription?.close();
-    this.#accessKey = poll.client.access.key;
     this.subscription = this.client.open(poll, this.account);
   }
 

@@ -224,24 +224,13 @@ const hashedAtOnce = 1 << 20;
 
 /** A response's body, and the same compressed, if somebody has asked for it. */
 class JsonBody {
-  readonly #parts: readonly Buffer[];
+  readonly plain: Buffer;
   readonly #large: TimeSlices;
-  /** While somebody is sent it: the parts are shared with other bodies, and it would have all of them once more. */
-  #plain: WeakRef<Buffer>;
   #compressed: Promise<Buffer> | undefined;
 
   constructor(parts: readonly Buffer[], large: TimeSlices) {
-    this.#parts = parts;
+    this.plain = Buffer.concat(parts);
     this.#large = large;
-    this.#plain = new WeakRef(Buffer.concat(parts));
-  }
-
-  get plain(): Buffer {
-    const known = this.#plain.deref();
-    if (known !== undefined) return known;
-    const made = Buffer.concat(this.#parts);
-    this.#plain = new WeakRef(made);
-    return made;
   }
 
   /** Large ones one at a time: the threads that do it are needed for other things too. */
