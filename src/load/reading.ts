@@ -269,7 +269,14 @@ export class Reading {
   #enter(parent: number, field: RowsField, start: number, end: number): number {
     if (this.#wanted?.endpoints === false && field.plan.name === ENDPOINT_STATS) return none;
     const expected = parent === none ? none : this.#expectedRow(parent, field, start, end);
-    if (isCluster(field) && !this.#isWanted(this.#rows.names[expected], start, end)) return none;
+    if (isCluster(field)) {
+      const known = this.#rows.names[expected];
+      const name = known ?? clusterName(this.#keysOf(start, end));
+      this.#isPart = false;
+      this.#cluster = this.#counts?.(name) === false ? undefined : noRequests(name);
+      // Before it takes the place of one that is wanted.
+      if (this.#cluster === undefined || this.#wanted?.clusters?.has(name) === false) return none;
+    }
     if (parent === none) return none;
     const id = expected === none ? this.#rowByKey(parent, field, start, end) : expected;
     const hasPlace = !isCluster(field) || this.#begun < this.#reporter.maxClusters;
@@ -281,14 +288,6 @@ export class Reading {
     if (!this.#isPart) this.#left++;
     this.#isPart = true;
     return none;
-  }
-
-  /** Whether the next cluster counts, before it takes the place of one that is wanted. `known`: its name, if that is known. */
-  #isWanted(known: string | undefined, start: number, end: number): boolean {
-    const name = known ?? clusterName(this.#keysOf(start, end));
-    this.#isPart = false;
-    this.#cluster = this.#counts?.(name) === false ? undefined : noRequests(name);
-    return this.#cluster !== undefined && this.#wanted?.clusters?.has(name) !== false;
   }
 
   #names(id: number): void {
