@@ -240,7 +240,7 @@ export class Reading {
     const { start, end } = reader;
     const outer = reader.enter(start, end);
     const id = this.#enter(parent, field, start, end);
-    this.#readFields(id, field.plan);
+    if (id !== none || field.plan.hasOutcomes) this.#readFields(id, field.plan);
     reader.leave(outer);
     if (isCluster(field)) this.#addTotals();
   }

@@ -33,6 +33,8 @@ export interface Plan {
   readonly fields: readonly FieldPlan[];
   /** Counters and gauges. */
   readonly numbers: number;
+  /** It says what became of requests, or something below it does. */
+  readonly hasOutcomes: boolean;
 }
 
 const gauges: ReadonlySet<string> = new Set(['total_requests_in_progress', 'total_active_connections']);
@@ -63,7 +65,17 @@ function planOf(desc: DescMessage): Plan {
     const isBytes = field.message !== undefined || field.scalar === ScalarType.STRING;
     byTag[(isDouble ? doubleTag : isBytes ? bytesTag : varintTag)(field.number)] = plan;
   }
-  return { name: desc.typeName, byTag, fields, numbers: count.numbers };
+  return {
+    name: desc.typeName,
+    byTag,
+    fields,
+    numbers: count.numbers,
+    hasOutcomes: fields.some((field) =>
+      field.kind === 'rows'
+        ? field.plan.hasOutcomes
+        : field.kind === 'counter' && field.outcome !== undefined,
+    ),
+  };
 }
 
 function fieldPlan(
