@@ -24,7 +24,7 @@ import {
   type Wanted,
 } from './instruction.ts';
 import { LoadView, type ReportingClass } from './load-view.ts';
-import { nodeOf, Reading, TooMuchNoted } from './reading.ts';
+import { lengthOfFirstNode, nodeOf, Reading, TooMuchNoted } from './reading.ts';
 import { Reporter } from './rows.ts';
 import { LoadSums, type TakenSums } from './sums.ts';
 
@@ -227,12 +227,13 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (this.#server.outdated.has(this)) this.reidentify();
     if (this.isOver) return;
     if (this.#messages++ < early) this.chooseAgain();
-    if (bytes.length - nodeOf(bytes).end < largeReport) {
-      atOnce(this.#report(bytes));
+    const start = lengthOfFirstNode(bytes);
+    if (bytes.length - start < largeReport) {
+      atOnce(this.#report(bytes, start));
       return;
     }
     const copy = Buffer.from(bytes);
-    this.handleInTurns(copy.length, () => this.#report(copy));
+    this.handleInTurns(copy.length, () => this.#report(copy, start));
   }
 
   override drained(): void {
@@ -278,12 +279,12 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.choose();
   }
 
-  *#report(bytes: Buffer): InTurns<void> {
+  /** `start`: behind its node, if that is its first field. */
+  *#report(bytes: Buffer, start: number): InTurns<void> {
     this.isReading = true;
     try {
       const isFirst = this.client === undefined;
-      const { node, end } = nodeOf(bytes);
-      if (this.#identify(node)) yield* this.#add(bytes, end, isFirst);
+      if (this.#identify(yield* nodeOf(bytes))) yield* this.#add(bytes, start, isFirst);
     } catch (thrown) {
       const cause = errorMessage(thrown);
       this.failFor(

@@ -1,5 +1,5 @@
 import type { LoadOutcome } from '../model/load.ts';
-import type { InTurns } from '../model/time-slices.ts';
+import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { bytesTag, checkMessage, MessageReader } from '../protobuf/message-reader.ts';
 import type { Wanted } from './instruction.ts';
 import {
@@ -21,15 +21,27 @@ import {
 } from './rows.ts';
 
 const nodeTag = bytesTag(1);
-/** Encoders put it first, so `end` is where the rest begins. Elsewhere it does not count. */
-export function nodeOf(report: Buffer): { readonly node: Buffer | undefined; readonly end: number } {
+/** So many fields are skipped in one turn: a few milliseconds. */
+const skippedPerTurn = 100_000;
+
+/** Encoders put it first. 0: it is not there, or malformed, and who reads the report says so. */
+export function lengthOfFirstNode(report: Buffer): number {
   const reader = new MessageReader(report);
   try {
-    if (reader.next() && reader.tag === nodeTag) return { node: reader.view(), end: reader.end };
+    return reader.next() && reader.tag === nodeTag ? reader.end : 0;
   } catch {
-    // Who reads the report says so.
+    return 0;
   }
-  return { node: undefined, end: 0 };
+}
+
+export function* nodeOf(report: Buffer): InTurns<Buffer | undefined> {
+  const pace = new ReadingPace(skippedPerTurn);
+  let node: Buffer | undefined;
+  for (const reader = new MessageReader(report); reader.next(); ) {
+    if (reader.tag === nodeTag) node = reader.view();
+    if (pace.isTurnOver(0)) yield;
+  }
+  return node;
 }
 
 export type Counts = Record<LoadOutcome, number>;
