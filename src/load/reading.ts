@@ -8,7 +8,6 @@ import {
   ENDPOINT_STATS,
   type FieldPlan,
   mostRows,
-  mostRowsOfSession,
   none,
   type Plan,
   placeOf,
@@ -351,10 +350,9 @@ export class Reading {
     const key = keyOf(plan, this.#keysOf(start, end)) ?? sortedKey(plan, this.#keysOf(start, end));
     const known = rows.find(above, number, key);
     if (known !== undefined) return known.id;
-    const { payer, clusters, maxClusters } = this.#reporter;
+    const { payer, clusters, maxClusters, maxRows } = this.#reporter;
     if (plan.name === CLUSTER_STATS && clusters >= maxClusters) return none;
-    const isFull = !payer.exempt && payer.count(rowPlace) >= mostRows;
-    if (isFull || rows.size >= mostRowsOfSession) return none;
+    if ((!payer.exempt && payer.count(rowPlace) >= mostRows) || rows.size >= maxRows) return none;
     checkKey(plan, new MessageReader(Buffer.from(key, 'latin1')));
     return rows.add(plan, above, number, key, this.#reporter)?.id ?? none;
   }

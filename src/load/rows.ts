@@ -1,6 +1,7 @@
 import { type DescField, type DescMessage, ScalarType } from '@bufbuild/protobuf';
 import { LoadStatsRequestSchema } from '../gen/envoy/service/load_stats/v3/lrs_pb.ts';
 import type { LoadOutcome } from '../model/load.ts';
+import { getOrMake } from '../model/maps.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
 
@@ -119,11 +120,6 @@ const isNumber = ({ scalar }: DescField): boolean =>
 /** Of a whole report. */
 export const REPORT: Plan = planOf(LoadStatsRequestSchema);
 
-/** The most counters and gauges that a row has. */
-const mostNumbers = (function most({ numbers, fields }: Plan): number {
-  return Math.max(numbers, ...fields.map((field) => (field.kind === 'rows' ? most(field.plan) : 0)));
-})(REPORT);
-
 /** Who pays for what its reports make new. */
 export type Payer = Pick<Account, 'hold' | 'count' | 'enter' | 'leave' | 'exempt'>;
 
@@ -132,7 +128,7 @@ const rowBytes = 400;
 /** So many rows one account may make: all of them are looked at for each report of the sums, in one turn. */
 export const mostRows = 50_000;
 /** Rows of one session: all of them are encoded in one turn. A peer makes half of them. */
-export const mostRowsOfSession = 2 * mostRows;
+const mostRowsOfSession = 2 * mostRows;
 /** A place of an account. */
 export const rowPlace = 'load rows';
 
@@ -141,6 +137,8 @@ export class Reporter {
   readonly payer: Payer;
   /** A reload may change it. */
   maxClusters: number;
+  /** What it reports makes no more rows where its session has so many. */
+  readonly maxRows: number;
   /** Rows of clusters that its reports have made. */
   clusters = 0;
   /** The ids of the rows of its last report: the next one has the same as a rule. Some may not be there any more. */
@@ -150,8 +148,9 @@ export class Reporter {
   /** Paid for these two. */
   heldBytes = 0;
 
-  constructor(payer: Payer, maxClusters: number) {
+  constructor(payer: Payer, maxClusters: number, maxRows = mostRowsOfSession) {
     this.payer = payer;
+    this.maxRows = maxRows;
     this.maxClusters = maxClusters;
   }
 }
@@ -188,12 +187,15 @@ export const none = -1;
 /** No message of a report has a field with such a number. */
 const mostFields = 16;
 const leastRows = 64;
+const leastNumbers = 256;
 const leastBytes = 1024;
 
 /** What reports touch of rows, by id. */
 class Columns {
   /** `placeOf()` where a row is; -1: there is none of this id. */
   readonly places: Int32Array;
+  /** The first of its numbers. */
+  readonly firsts: Int32Array;
   /** Its encoded key fields in `keys`. */
   readonly keyStarts: Int32Array;
   readonly keyEnds: Int32Array;
@@ -202,6 +204,7 @@ class Columns {
 
   constructor(rows: number) {
     this.places = new Int32Array(rows);
+    this.firsts = new Int32Array(rows);
     this.keyStarts = new Int32Array(rows);
     this.keyEnds = new Int32Array(rows);
     this.reported = new Uint8Array(rows);
@@ -214,7 +217,7 @@ class Columns {
   /** Of these, the first `count`. */
   resized(rows: number, count: number): Columns {
     const columns = new Columns(rows);
-    for (const each of ['places', 'keyStarts', 'keyEnds', 'reported'] as const)
+    for (const each of ['places', 'firsts', 'keyStarts', 'keyEnds', 'reported'] as const)
       columns[each].set(this[each].subarray(0, count));
     return columns;
   }
@@ -228,7 +231,7 @@ export class Rows {
   readonly root: Row;
   columns = new Columns(leastRows);
   /** Counters and gauges. */
-  numbers = new Float64Array(leastRows * mostNumbers);
+  numbers = new Float64Array(leastNumbers);
   /** Encoded key fields, one row behind the other. */
   keys: DataView;
   #keyBytes: Buffer = Buffer.allocUnsafeSlow(leastBytes);
@@ -239,8 +242,9 @@ export class Rows {
   lastOrder: readonly number[] = [];
   /** Reports that are not read to their ends yet: no row goes away while there are some. */
   readings = 0;
-  /** Ids of rows that are gone. */
-  #free: number[] = [];
+  /** Ids of rows that are gone, with their numbers. */
+  readonly #free = new Map<Plan, number[]>();
+  #numbersEnd = 0;
   #keysEnd = 0;
   #count = 0;
 
@@ -287,16 +291,23 @@ export class Rows {
   trim(): void {
     const end = this.#rows.findLastIndex((row) => row !== undefined) + 1;
     if (this.columns.capacity <= Math.max(leastRows, 4 * end)) return;
+    const last = this.#rows[end - 1];
     this.#rows.length = end;
     this.names.length = end;
-    this.#free = this.#free.filter((id) => id < end);
-    this.#resize(Math.max(leastRows, 2 * end), end);
+    for (const [plan, ids] of this.#free)
+      this.#free.set(
+        plan,
+        ids.filter((id) => id < end),
+      );
+    this.columns = this.columns.resized(Math.max(leastRows, 2 * end), end);
+    this.#numbersEnd = last === undefined ? 0 : (this.columns.firsts[last.id] ?? 0) + last.plan.numbers;
+    this.numbers = resized(this.numbers, this.#numbersEnd);
     this.#moveKeys(0);
   }
 
   /** Where its numbers begin, and its key in `keys`; `none` of `none`. */
   firstOf(id: number): number {
-    return id === none ? none : id * mostNumbers;
+    return id === none ? none : (this.columns.firsts[id] ?? none);
   }
   keyStartOf(id: number): number {
     return id === none ? none : (this.columns.keyStarts[id] ?? none);
@@ -323,7 +334,7 @@ export class Rows {
   }
 
   #make(plan: Plan, place: number, field: number, key: string, reporter?: Reporter): Row {
-    const id = this.#free.pop() ?? this.#newId();
+    const id = this.#free.get(plan)?.pop() ?? this.#newId(plan);
     const row = new Row(id, plan, field, key.length, reporter);
     if (this.#keysEnd + key.length > this.#keyBytes.length) this.#moveKeys(key.length);
     const { places, reported, keyStarts, keyEnds } = this.columns;
@@ -338,18 +349,13 @@ export class Rows {
     return row;
   }
 
-  #newId(): number {
+  #newId({ numbers }: Plan): number {
     const id = this.#rows.length;
-    if (id === this.columns.capacity) this.#resize(2 * id, id);
+    if (id === this.columns.capacity) this.columns = this.columns.resized(2 * id, id);
+    this.columns.firsts[id] = this.#numbersEnd;
+    this.#numbersEnd += numbers;
+    if (this.#numbersEnd > this.numbers.length) this.numbers = resized(this.numbers, 2 * this.#numbersEnd);
     return id;
-  }
-
-  /** `count`: so many are kept. */
-  #resize(rows: number, count: number): void {
-    this.columns = this.columns.resized(rows, count);
-    const numbers = new Float64Array(rows * mostNumbers);
-    numbers.set(this.numbers.subarray(0, count * mostNumbers));
-    this.numbers = numbers;
   }
 
   #remove(row: Row): void {
@@ -360,7 +366,7 @@ export class Rows {
     this.names[id] = '';
     this.#rows[id] = undefined;
     this.#count--;
-    this.#free.push(id);
+    getOrMake(this.#free, plan, () => []).push(id);
     latest?.payer.hold(-latest.bytes.length);
     reporter?.payer.hold(-row.bytes);
     reporter?.payer.leave(rowPlace);
@@ -392,6 +398,12 @@ export const viewOf = (bytes: Buffer): DataView => new DataView(bytes.buffer, by
 export const placeOf = (parent: number, field: number): number => parent * mostFields + field;
 
 const bytesOf = (keyBytes: number): number => rowBytes + 2 * keyBytes;
+
+function resized(numbers: Float64Array<ArrayBuffer>, length: number): Float64Array<ArrayBuffer> {
+  const other = new Float64Array(Math.max(leastNumbers, length));
+  other.set(numbers.subarray(0, other.length));
+  return other;
+}
 
 /** ClusterStats.cluster_name. */
 const nameTag = bytesTag(1);
