@@ -362,7 +362,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     let left = 0;
     try {
       for (const reading of readings) yield* reading.read(bytes, start);
-      for (const reading of readings) left = Math.max(left, reading.apply());
+      for (const reading of readings) left = Math.max(left, yield* reading.apply());
     } finally {
       for (const reading of readings) reading.close();
     }

@@ -9,13 +9,16 @@ import {
   type FieldPlan,
   mostRows,
   none,
+  noOrder,
   type Plan,
   placeOf,
   REPORT,
   Reporter,
   type Row,
   Rows,
+  rowAbove,
   rowPlace,
+  Values,
   viewOf,
 } from './rows.ts';
 
@@ -60,18 +63,34 @@ const largestSaid = 2 ** 40;
 const largestGauge = Number.MAX_SAFE_INTEGER;
 /** Others get their turn after so many bytes of a report, which may be 3,000 new rows. */
 const turnBytes = 16 * 1024;
+/** So many numbers are added up in one turn. */
+const valuesPerTurn = 20_000;
 /** More clusters of one report are in its totals only: a cluster may have two bytes. */
 const mostClusters = 10_000;
 /** What a client's last report costs, for each gauge and each row. */
 const gaugeBytes = 32;
 const orderBytes = 12;
-/** And while it is read: an entry of lists that grow, and a view with its own entry. */
+/** And while it is read: an entry of two lists that grow, and a view with its own entry. */
 const noteBytes = 24;
 const latestBytes = 200;
 
 type RowsField = FieldPlan & { kind: 'rows' };
 
 export class TooMuchNoted extends Error {}
+
+/** What a report says, as it is read: memory that the next report uses again. */
+class Notes {
+  /** Rows that it names, as often as it names them. */
+  readonly order: number[] = [];
+  named = 0;
+  readonly counted = new Values();
+  readonly gauges = new Values();
+}
+
+const spareNotes: Notes[] = [];
+/** As many as a client needs that reports to so many upstreams. What a large report has filled is given up. */
+const mostSpare = 4;
+const mostNoted = 10_000;
 
 /** Of a report that is not there yet. */
 const noReader = new MessageReader(Buffer.alloc(0));
@@ -98,24 +117,25 @@ export class Reading {
   readonly #reporter: Reporter;
   readonly #wanted: Wanted | undefined;
   readonly #counts: ((cluster: string) => boolean) | undefined;
-  /** The rows of its client's last report, or before its first one those of another client: it has the same as a rule. */
-  readonly #expected: readonly number[];
-  /** So many rows it names. */
-  #named = 0;
-  /** Which, once one is another than was expected. */
-  #others: number[] | undefined;
-  /** Places in `Rows.numbers`, each with what is to be added there. */
-  readonly #counted: number[] = [];
-  readonly #gauges: number[] = [];
-  readonly #latest: [Row, Buffer][] = [];
+  /** Which rows are expected: those of its client's last report, or before its first one those of others. */
+  readonly #expected: Reporter['order'];
+  /** Another row came than was expected. */
+  #hasOthers = false;
+  /** The report that is expected was read for the same, so no name is looked up again. */
+  readonly #areExpectedWanted: boolean;
   #reader = noReader;
   /** Looks at keys. */
   #keyReader = noReader;
   #words = noWords;
+  readonly #notes = spareNotes.pop() ?? new Notes();
+  /** So many of the rows that it names are kept where they are. */
+  #kept = 0;
+  readonly #latest: [Row, Buffer][] = [];
   /** Bytes that its peer pays for what is noted. */
   #paid = 0;
-  /** Clusters that count. */
+  /** Clusters that count, and which ones, where these may be too many. */
   #begun = 0;
+  #distinct: Set<number> | undefined;
   /** Something of the cluster that is read was left out. */
   #isPart = false;
   #left = 0;
@@ -135,8 +155,9 @@ export class Reading {
     this.#reporter = reporter;
     this.#wanted = wanted;
     this.#counts = counts;
-    this.#expected = reporter.order.length > 0 ? reporter.order : this.#rows.lastOrder;
-    this.#rows.readings++;
+    this.#expected = reporter.order.ids.length > 0 ? reporter.order : this.#rows.lastOrder;
+    this.#areExpectedWanted =
+      counts === undefined && (wanted?.clusters === undefined || wanted === this.#expected.of);
   }
 
   /**
@@ -147,41 +168,53 @@ export class Reading {
     this.#reader = new MessageReader(report, start);
     this.#keyReader = new MessageReader(report);
     this.#words = viewOf(report);
-    if (report.length - start <= turnBytes) this.#readFields(this.#top, REPORT);
-    else yield* this.#readInTurns(this.#top, REPORT);
+    if (report.length - start <= turnBytes) {
+      this.#readFields(this.#top, REPORT, false);
+      return;
+    }
+    yield* this.#readInTurns(this.#top, REPORT);
+    // Until it is applied others may have their turn.
+    this.#keepNotes();
   }
 
   /** Returns how many clusters were left out, or parts of them, as it has too many, or as its peer holds too much. */
-  apply(): number {
-    const { numbers, columns } = this.#rows;
-    const counted = this.#counted;
-    for (let at = 0; at < counted.length; at += 2) {
-      const place = counted[at] ?? 0;
-      numbers[place] = addedUp(numbers[place], counted[at + 1]);
+  *apply(): InTurns<number> {
+    const { order, named, counted } = this.#notes;
+    for (let from = 0; from < counted.length; from += valuesPerTurn) {
+      if (from > 0) yield* this.#othersTurn();
+      addUp(this.#rows.numbers, counted, from, from + valuesPerTurn);
     }
-    const order = this.#order();
-    for (const id of order) columns.reported[id] = 1;
+    const { reported } = this.#rows.columns;
+    for (let at = 0; at < named; at++) reported[order[at] ?? 0] = 1;
     const { payer } = this.#reporter;
     for (const [row, bytes] of this.#latest) {
       if (payer.hold(bytes.length) !== undefined) continue;
       row.latest?.payer.hold(-row.latest.bytes.length);
       row.latest = { bytes: Buffer.from(bytes), payer };
     }
-    remember(this.#rows, this.#reporter, this.#gauges, order);
+    remember(this.#rows, this.#reporter, this.#notes, this.#newOrder());
     return this.#left;
   }
 
-  /** The same list for all clients that have the same rows: they are a fleet as a rule. */
-  #order(): readonly number[] {
-    if (this.#others === undefined && this.#named === this.#expected.length) return this.#expected;
-    const order = this.#others?.slice() ?? this.#expected.slice(0, this.#named);
-    if (order.length > 0) this.#rows.lastOrder = order;
-    return order;
+  #newOrder(): Reporter['order'] {
+    const { named, order } = this.#notes;
+    const { ids, of } = this.#expected;
+    if (!this.#hasOthers && named === ids.length && this.#wanted === of) return this.#expected;
+    const made = { ids: order.slice(0, named), of: this.#wanted };
+    if (named > 0) this.#rows.lastOrder = made;
+    return made;
   }
 
   close(): void {
-    this.#rows.readings--;
+    const notes = this.#notes;
+    for (const id of notes.order.slice(0, this.#kept)) this.#keep(id, -1);
     this.#reporter.payer.hold(-this.#paid);
+    notes.named = 0;
+    notes.counted.length = 0;
+    notes.gauges.length = 0;
+    const { order, counted, gauges } = notes;
+    const isLarge = Math.max(order.length, counted.places.length, gauges.places.length) > mostNoted;
+    if (!isLarge && spareNotes.length < mostSpare) spareNotes.push(notes);
   }
 
   /** A large row field by field, and those of its fields that are small at once. */
@@ -197,27 +230,44 @@ export class Reading {
         if (isCluster(field)) this.#addTotals();
       } else if (field !== undefined) {
         const outer = reader.enter(fieldStart, end);
-        this.#readFields(id, plan);
+        this.#readFields(id, plan, false);
         reader.leave(outer);
       }
       if (end < this.#turnEnds) continue;
       this.#turnEnds = end + turnBytes;
-      this.#payForNotes();
-      yield;
+      yield* this.#othersTurn();
     }
   }
 
-  #payForNotes(): void {
-    const entries = this.#named + (this.#counted.length + this.#gauges.length) / 2;
-    const bytes = noteBytes * entries + latestBytes * this.#latest.length;
+  /** They may take the sums: rows of this report stay. */
+  *#othersTurn(): InTurns<void> {
+    this.#keepNotes();
+    yield;
+  }
+
+  #keepNotes(): void {
+    const { order, named, counted, gauges } = this.#notes;
+    const bytes = noteBytes * (named + counted.length + gauges.length) + latestBytes * this.#latest.length;
     const excess = this.#reporter.payer.hold(bytes - this.#paid);
     if (excess !== undefined) throw new TooMuchNoted(excess);
     this.#paid = bytes;
+    for (const id of order.slice(this.#kept, named)) this.#keep(id, 1);
+    this.#kept = named;
   }
 
-  #readFields(id: number, { byTag }: Plan): void {
+  #keep(id: number, readers: number): void {
+    const row = this.#rows.row(id);
+    if (row !== undefined) row.readers += readers;
+  }
+
+  /**
+   * Reads fields of a row. `isExpected`: it may be another one. It is this one if its key is in the message, and if all
+   * below it is what is expected in its place. If not, false.
+   */
+  #readFields(id: number, { byTag }: Plan, isExpected: boolean): boolean {
     const reader = this.#reader;
     const first = this.#rows.firstOf(id);
+    let key = this.#rows.keyStartOf(id);
     while (reader.next()) {
       const field = byTag[reader.tag];
       if (field === undefined) continue;
@@ -226,10 +276,16 @@ export class Reading {
           this.#readCounter(first, field);
           break;
         case 'gauge':
-          if (first !== none) note(this.#gauges, first + field.slot, wholeNumber(reader));
+          this.#readGauge(first, field);
+          break;
+        case 'key':
+          if (!isExpected || isDefault(reader)) break;
+          if (!this.#isInKeys(key)) return false;
+          key += reader.end - reader.fieldStart;
           break;
         case 'rows':
-          this.#readRow(id, field);
+          if (!isExpected) this.#readRow(id, field);
+          else if (!this.#readExpected(id, field)) return false;
           break;
         case 'latest':
           this.#readLatest(id, field);
@@ -237,23 +293,91 @@ export class Reading {
         default:
       }
     }
+    return !isExpected || key === this.#rows.columns.keyEnds[id];
   }
 
   /** `first`: of the row's numbers. */
   #readCounter(first: number, { slot, double, outcome }: FieldPlan & { kind: 'counter' }): void {
     const value = double ? finite(this.#reader.double()) : wholeNumber(this.#reader);
     if (outcome !== undefined) addOutcome(this.#cluster, outcome, value);
-    if (first !== none) note(this.#counted, first + slot, value);
+    if (first !== none) this.#notes.counted.pushUnless0(first + slot, value);
   }
 
+  #readGauge(first: number, { slot }: FieldPlan & { kind: 'gauge' }): void {
+    if (first !== none) this.#notes.gauges.pushUnless0(first + slot, wholeNumber(this.#reader));
+  }
+
+  /** The whole field is in the rows' keys from `position` on. By words of four bytes; the last one may overlap. */
+  #isInKeys(position: number): boolean {
+    const words = this.#words;
+    const { keys } = this.#rows;
+    const { fieldStart, end } = this.#reader;
+    const by = position - fieldStart;
+    const last = end - wordBytes;
+    if (end + by > keys.byteLength) return false;
+    for (let at = fieldStart; at < last; at += wordBytes)
+      if (words.getInt32(at, true) !== keys.getInt32(at + by, true)) return false;
+    if (last >= fieldStart) return words.getInt32(last, true) === keys.getInt32(last + by, true);
+    for (let at = fieldStart; at < end; at++) if (words.getUint8(at) !== keys.getUint8(at + by)) return false;
+    return true;
+  }
+
+  /** The row that is expected in this place, if it is that one. */
+  #readExpected(parent: number, field: RowsField): boolean {
+    if (this.#isUnwanted(field)) return true;
+    const reader = this.#reader;
+    const notes = this.#notes;
+    const id = this.#expected.ids[notes.named] ?? 0;
+    if (this.#rows.columns.places[id] !== placeOf(parent, field.number)) return false;
+    notes.order[notes.named++] = id;
+    const outer = reader.enter(reader.start, reader.end);
+    const isIt = this.#readFields(id, field.plan, true);
+    reader.leave(outer);
+    return isIt;
+  }
+
+  /**
+   * A row below one that is known. Reports have their rows in the same order as a rule: it is read as if it were the same
+   * row as last time, and again if it is not. That is quicker than to make a key of it first.
+   */
   #readRow(parent: number, field: RowsField): void {
     const reader = this.#reader;
     const { start, end } = reader;
-    const outer = reader.enter(start, end);
-    const id = this.#enter(parent, field, start, end);
-    if (id !== none || field.plan.hasOutcomes) this.#readFields(id, field.plan);
-    reader.leave(outer);
+    if (parent === none || !this.#wasExpected(parent, field)) {
+      const outer = reader.enter(start, end);
+      const id = this.#enter(parent, field, start, end);
+      if (id !== none || field.plan.hasOutcomes) this.#readFields(id, field.plan, false);
+      reader.leave(outer);
+    }
     if (isCluster(field)) this.#addTotals();
+  }
+
+  /** It is read. If not, nothing is noted of it. */
+  #wasExpected(parent: number, field: RowsField): boolean {
+    const notes = this.#notes;
+    const { named } = notes;
+    const counted = notes.counted.length;
+    const gauges = notes.gauges.length;
+    const latest = this.#latest.length;
+    const expected = this.#expected.ids[named] ?? none;
+    if (isCluster(field)) this.#cluster = noRequests(this.#rows.names[expected] ?? '');
+    const { success = 0, error = 0, dropped = 0 } = this.#cluster ?? nothing;
+    const isIt = this.#readExpected(parent, field);
+    if (isIt && (!isCluster(field) || (this.#isWanted(expected) && this.#begin(expected, named))))
+      return true;
+    notes.named = named;
+    notes.counted.length = counted;
+    notes.gauges.length = gauges;
+    this.#latest.length = latest;
+    if (this.#cluster !== undefined) Object.assign(this.#cluster, { success, error, dropped });
+    return false;
+  }
+
+  /** A known row of a cluster. */
+  #isWanted(id: number): boolean {
+    if (this.#areExpectedWanted) return true;
+    const name = this.#rows.names[id] ?? '';
+    return this.#counts?.(name) !== false && this.#wanted?.clusters?.has(name) !== false;
   }
 
   #addTotals(): void {
@@ -278,22 +402,19 @@ export class Reading {
 
   /** The row of a message; `none`: it does not count, but for the totals. */
   #enter(parent: number, field: RowsField, start: number, end: number): number {
-    if (this.#wanted?.endpoints === false && field.plan.name === ENDPOINT_STATS) return none;
-    const expected = parent === none ? none : this.#expectedRow(parent, field, start, end);
     if (isCluster(field)) {
-      const known = this.#rows.names[expected];
-      const name = known ?? clusterName(this.#keysOf(start, end));
+      const name = clusterName(this.#keysOf(start, end));
       this.#isPart = false;
       this.#cluster = this.#counts?.(name) === false ? undefined : noRequests(name);
       // Before it takes the place of one that is wanted.
       if (this.#cluster === undefined || this.#wanted?.clusters?.has(name) === false) return none;
     }
-    if (parent === none) return none;
-    const id = expected === none ? this.#rowByKey(parent, field, start, end) : expected;
-    const hasPlace = !isCluster(field) || this.#begun < this.#reporter.maxClusters;
-    if (id !== none && hasPlace) {
-      if (isCluster(field)) this.#begun++;
-      this.#names(id);
+    if (parent === none || this.#isUnwanted(field)) return none;
+    const notes = this.#notes;
+    const id = this.#rowByKey(parent, field, start, end);
+    if (id !== none && (!isCluster(field) || this.#begin(id, notes.named))) {
+      notes.order[notes.named++] = id;
+      this.#hasOthers = true;
       return id;
     }
     if (!this.#isPart) this.#left++;
@@ -301,40 +422,23 @@ export class Reading {
     return none;
   }
 
-  #names(id: number): void {
-    if (this.#others === undefined && this.#expected[this.#named] !== id)
-      this.#others = this.#expected.slice(0, this.#named);
-    this.#others?.push(id);
-    this.#named++;
+  #isUnwanted({ plan }: RowsField): boolean {
+    return this.#wanted?.endpoints === false && plan.name === ENDPOINT_STATS;
   }
 
-  /** Reports have their rows in the same order as a rule. That is quicker than to make a key of a message first. */
-  #expectedRow(parent: number, { number, plan }: RowsField, start: number, end: number): number {
-    const { places, keyEnds } = this.#rows.columns;
-    const id = this.#expected[this.#named] ?? none;
-    if (places[id] !== placeOf(parent, number)) return none;
-    let key = this.#rows.keyStartOf(id);
-    const reader = this.#keysOf(start, end);
-    while (reader.next()) {
-      if (plan.byTag[reader.tag]?.kind !== 'key' || isDefault(reader)) continue;
-      if (!this.#isInKeys(reader, key)) return none;
-      key += reader.end - reader.fieldStart;
+  /** The next cluster, before which the report names so many rows. False: it has too many. */
+  #begin(id: number, named: number): boolean {
+    const { maxClusters } = this.#reporter;
+    if (this.#begun < maxClusters) {
+      this.#begun++;
+      return true;
     }
-    return key === keyEnds[id] ? id : none;
-  }
-
-  /** The whole field is in the rows' keys from `position` on. By words of four bytes; the last one may overlap. */
-  #isInKeys({ fieldStart, end }: MessageReader, position: number): boolean {
-    const words = this.#words;
-    const { keys } = this.#rows;
-    const by = position - fieldStart;
-    const last = end - wordBytes;
-    if (end + by > keys.byteLength) return false;
-    for (let at = fieldStart; at < last; at += wordBytes)
-      if (words.getInt32(at, true) !== keys.getInt32(at + by, true)) return false;
-    if (last >= fieldStart) return words.getInt32(last, true) === keys.getInt32(last + by, true);
-    for (let at = fieldStart; at < end; at++) if (words.getUint8(at) !== keys.getUint8(at + by)) return false;
-    return true;
+    // It may name some of them again.
+    const { places } = this.#rows.columns;
+    const isTop = (one: number): boolean => rowAbove(places[one] ?? none) === this.#top;
+    this.#distinct ??= new Set(this.#notes.order.slice(0, named).filter(isTop));
+    if (this.#distinct.size < maxClusters) this.#distinct.add(id);
+    return this.#distinct.has(id);
   }
 
   #keysOf(start: number, end: number): MessageReader {
@@ -363,6 +467,8 @@ const wordBytes = 4;
 const deepest = 4;
 
 const isCluster = ({ plan }: RowsField): boolean => plan.name === CLUSTER_STATS;
+
+const nothing: Partial<Counts> = {};
 
 const noRequests = (name: string): ReadCluster => ({ name, success: 0, error: 0, dropped: 0 });
 
@@ -419,50 +525,68 @@ function checkKey({ byTag }: Plan, reader: MessageReader): void {
   }
 }
 
-function note(notes: number[], place: number, amount: number): void {
-  if (amount !== 0) notes.push(place, amount);
+function addUp(numbers: Float64Array, { places, amounts, length }: Values, from: number, to: number): void {
+  const end = Math.min(to, length);
+  for (let at = from; at < end; at++) {
+    const place = places[at] ?? 0;
+    numbers[place] = addedUp(numbers[place], amounts[at]);
+  }
 }
 
 export const addedUp = (sum = 0, more = 0): number => clipped(sum + more, largest);
 
 /** What this client has said last. What its peer may not hold is not counted. */
-function remember(rows: Rows, reporter: Reporter, gauges: number[], order: readonly number[]): void {
+function remember(
+  rows: Rows,
+  reporter: Reporter,
+  { named, gauges: said }: Notes,
+  order: Reporter['order'],
+): void {
+  const { payer, gauges } = reporter;
   const { numbers } = rows;
-  const bytes = order.length * orderBytes + (gauges.length / 2) * gaugeBytes;
-  const isHeld =
-    bytes === reporter.heldBytes || reporter.payer.hold(bytes - reporter.heldBytes) === undefined;
+  const bytes = named * orderBytes + said.length * gaugeBytes;
+  const isHeld = bytes === reporter.heldBytes || payer.hold(bytes - reporter.heldBytes) === undefined;
   if (!isHeld) {
     forget(rows, reporter);
     return;
   }
-  for (let at = 0; at < gauges.length; at += 2) {
-    const place = gauges[at] ?? 0;
-    const sum = numbers[place] ?? 0;
-    const more = Math.min(gauges[at + 1] ?? 0, largestGauge - sum);
-    numbers[place] = sum + more;
-    gauges[at + 1] = more;
-  }
-  takeAway(numbers, reporter.gauges);
-  // A list that has grown has room for more.
-  reporter.gauges = gauges.slice();
-  reporter.order = order;
   reporter.heldBytes = bytes;
+  for (let at = 0; at < said.length; at++) {
+    const place = said.places[at] ?? 0;
+    const sum = numbers[place] ?? 0;
+    const more = Math.min(said.amounts[at] ?? 0, largestGauge - sum);
+    numbers[place] = sum + more;
+    said.amounts[at] = more;
+  }
+  takeAway(numbers, gauges);
+  copy(said.places, said.length, gauges.places);
+  copy(said.amounts, said.length, gauges.amounts);
+  gauges.length = said.length;
+  reporter.order = order;
 }
 
 /** Nothing that it has said last counts. */
 export function forget({ numbers }: Rows, reporter: Reporter): void {
   takeAway(numbers, reporter.gauges);
-  reporter.gauges = [];
-  reporter.order = [];
+  reporter.gauges.length = 0;
+  reporter.gauges.places.length = 0;
+  reporter.gauges.amounts.length = 0;
+  reporter.order = noOrder;
   reporter.payer.hold(-reporter.heldBytes);
   reporter.heldBytes = 0;
 }
 
-function takeAway(numbers: Float64Array, gauges: readonly number[]): void {
-  for (let at = 0; at < gauges.length; at += 2) {
-    const place = gauges[at] ?? 0;
-    numbers[place] = (numbers[place] ?? 0) - (gauges[at + 1] ?? 0);
+function takeAway(numbers: Float64Array, { places, amounts, length }: Values): void {
+  for (let at = 0; at < length; at++) {
+    const place = places[at] ?? 0;
+    numbers[place] = (numbers[place] ?? 0) - (amounts[at] ?? 0);
   }
+}
+
+/** In place: thousands of clients have such lists, and each of their reports changes them a little. */
+function copy(from: readonly number[], length: number, to: number[]): void {
+  for (let at = 0; at < length; at++) to[at] = from[at] ?? 0;
+  if (to.length > length) to.length = length;
 }
 
 /** Field by field: a name that V8 has to look up costs as much as all the rest. */

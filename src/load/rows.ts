@@ -4,6 +4,7 @@ import type { LoadOutcome } from '../model/load.ts';
 import { getOrMake } from '../model/maps.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 import type { Account } from '../wire/accounts.ts';
+import type { Wanted } from './instruction.ts';
 
 /** What a field of a load report is to its sums. `slot`: which of a row's numbers it is. */
 export type FieldPlan =
@@ -132,6 +133,28 @@ const mostRowsOfSession = 2 * mostRows;
 /** A place of an account. */
 export const rowPlace = 'load rows';
 
+/** Numbers, each for a place in `Rows.numbers`. */
+export class Values {
+  readonly places: number[] = [];
+  readonly amounts: number[] = [];
+  /** So many count. */
+  length = 0;
+
+  pushUnless0(place: number, amount: number): void {
+    if (amount === 0) return;
+    this.places[this.length] = place;
+    this.amounts[this.length++] = amount;
+  }
+}
+
+/** The rows of a report, by id, and what was wanted of it. Some of the rows may not be there any more. */
+interface Order {
+  readonly ids: readonly number[];
+  readonly of: Wanted | undefined;
+}
+
+export const noOrder: Order = { ids: [], of: undefined };
+
 /** What one client has made in the sums, and what its last report said. */
 export class Reporter {
   readonly payer: Payer;
@@ -141,10 +164,10 @@ export class Reporter {
   readonly maxRows: number;
   /** Rows of clusters that its reports have made. */
   clusters = 0;
-  /** The ids of the rows of its last report: the next one has the same as a rule. Some may not be there any more. */
-  order: readonly number[] = [];
-  /** The gauges of its last report that are not 0: places in `Rows.numbers`, each with what was added there. */
-  gauges: readonly number[] = [];
+  /** Of its last report: the next one has the same as a rule. */
+  order = noOrder;
+  /** The gauges of its last report that are not 0. */
+  readonly gauges = new Values();
   /** Paid for these two. */
   heldBytes = 0;
 
@@ -170,6 +193,8 @@ export class Row {
   latest: { readonly bytes: Uint8Array; readonly payer: Payer } | undefined;
   /** Somebody had reported it before the last report of the sums: it will be reported again as a rule. */
   wasReported = false;
+  /** Reports that have it and are not read to their ends yet. */
+  readers = 0;
   /** A gauge was not 0 in the last report of the sums: it will be once. */
   wasShown = false;
 
@@ -239,9 +264,7 @@ export class Rows {
   readonly names: string[] = [];
   readonly #rows: (Row | undefined)[] = [];
   /** Of the last report that had another one than its client expected: clients of a fleet have the same as a rule. */
-  lastOrder: readonly number[] = [];
-  /** Reports that are not read to their ends yet: no row goes away while there are some. */
-  readings = 0;
+  lastOrder = noOrder;
   /** Ids of rows that are gone, with their numbers. */
   readonly #free = new Map<Plan, number[]>();
   #numbersEnd = 0;
@@ -396,6 +419,7 @@ export const viewOf = (bytes: Buffer): DataView => new DataView(bytes.buffer, by
 
 /** In which row, and in which of its fields. */
 export const placeOf = (parent: number, field: number): number => parent * mostFields + field;
+export const rowAbove = (place: number): number => Math.floor(place / mostFields);
 
 const bytesOf = (keyBytes: number): number => rowBytes + 2 * keyBytes;
 

@@ -63,7 +63,6 @@ export class LoadSums {
       confirm: () => {
         this.#since = now;
         for (const [row, isShown] of taken) row.wasShown = isShown;
-        if (rows.readings > 0) return;
         prune(rows, rows.root);
         rows.trim();
       },
@@ -150,7 +149,7 @@ function hasNews(rows: Rows, row: Row): boolean {
 /** True: nothing is left of it to say, and nobody has reported it of late. */
 function prune(rows: Rows, row: Row): boolean {
   const isReported = rows.columns.reported[row.id] === 1;
-  const isEmpty = !row.wasReported && !saysSomething(rows, row);
+  const isEmpty = row.readers === 0 && !row.wasReported && !saysSomething(rows, row);
   row.wasReported &&= isReported;
   rows.removeBelow(row, (below) => prune(rows, below));
   return isEmpty && (row.below?.size ?? 0) === 0;

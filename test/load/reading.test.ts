@@ -177,7 +177,7 @@ interface Client {
 
 function* readAndApply(reading: Reading, report: Buffer): Generator {
   yield* reading.read(report);
-  reading.apply();
+  yield* reading.apply();
   reading.close();
 }
 

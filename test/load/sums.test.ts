@@ -29,7 +29,7 @@ function added(sums: LoadSums, bytes: Buffer, reporter: Reporter, wanted: Wanted
   const reading = sums.reading(reporter, wanted);
   try {
     atOnce(reading.read(bytes));
-    return { left: reading.apply(), clusters: reading.clusters };
+    return { left: atOnce(reading.apply()), clusters: reading.clusters };
   } finally {
     reading.close();
   }
@@ -457,7 +457,7 @@ describe('sums of load reports', () => {
     // Nor is anything lost between its last byte and the moment when it counts.
     taken(sums);
     taken(sums);
-    reading.apply();
+    atOnce(reading.apply());
     reading.close();
     const [large, other] = taken(sums).clusterStats;
     expect(large?.upstreamLocalityStats).to.have.lengthOf(5000);
