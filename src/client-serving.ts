@@ -4,7 +4,7 @@ import {
   type ClientStatusResult,
   csds,
   csdsCalls,
-  maxConnectBytes,
+  maxRestBytes,
   type StatusScope,
 } from './admin/csds.ts';
 import type { ClientsView } from './admin/local-clients.ts';
@@ -400,7 +400,7 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
     const request = readRequest(body);
     if (!request.ok)
       return refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
-    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxConnectBytes);
+    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxRestBytes);
     const status = await answerTo({ scope, request: request.value, maxBytes, payer });
     if (!status.ok) return refusal(status.error);
     const bound = { useProtoFieldName: false, maxBytes };

@@ -103,8 +103,8 @@ export interface ClientStatusQuery {
   readonly gone?: AbortSignal;
 }
 
-/** A Connect response is written at once, so on the xDS port it has a smaller bound. */
-export const maxConnectBytes = 1 << 20;
+/** Of an answer on the `rest` listener, which is written at once. */
+export const maxRestBytes = 1 << 20;
 
 /** How a body is shown; undefined: it is not. */
 type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
