@@ -48,10 +48,8 @@ export const extensionShare = 15;
  * when it does.
  */
 type Postponed = 'extend' | 'silent';
-/** The second rejection in a row for one reason waits so long, each further one twice as long: some servers send again at once. */
+/** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
-/** So many new reasons do not wait: a server that sends in another order each time gets another reason each time. */
-const mostReasonsAtOnce = 5;
 const reasonLimit = 2000;
 /** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
 const attributionWaitMs = 2000;
@@ -109,8 +107,7 @@ export abstract class SubscribedType {
   /** The last accepted response had something that nobody subscribed to: it is not kept (protocol §5b.14). */
   protected hasDropped = false;
   protected readonly stream: StreamEffects;
-  /** Since the last accepted response: new reasons that did not wait, and NACKs since the last of them. */
-  #reasonsAtOnce = 0;
+  /** Since the last accepted response. */
   #nacksInARow = 0;
   /** Some response on this stream was rejected. */
   #hasRejected = false;
@@ -366,7 +363,7 @@ export abstract class SubscribedType {
       stream.add({ kind: 'log', level: 'info', message: 'responses are accepted again', type });
     }
     this.lastNack = undefined;
-    this.#reasonsAtOnce = 0;
+    this.#nacksInARow = 0;
     this.nonce = nonce;
     this.version = version;
     stream.add({ kind: 'answered', type, refused: undefined });
@@ -380,18 +377,14 @@ export abstract class SubscribedType {
     if (isNew) stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
     this.nonce = nonce;
     this.lastNack = { code: Code.INVALID_ARGUMENT, message };
-    const isAtOnce = isNew && this.#reasonsAtOnce < mostReasonsAtOnce;
-    this.#nacksInARow = isAtOnce ? 0 : this.#nacksInARow + 1;
     this.#hasRejected = true;
     stream.add({ kind: 'answered', type, refused: message });
-    if (isAtOnce) {
-      this.#reasonsAtOnce++;
-      stream.cancel(`nack ${type}`);
+    if (this.#nacksInARow++ === 0) {
       stream.send([this.reply()]);
       return;
     }
-    const delay = Math.min(nackDelayMs.first * 2 ** (this.#nacksInARow - 1), nackDelayMs.longest);
-    stream.arm(`nack ${type}`, delay, () => stream.send([this.reply()]));
+    const delay = Math.min(nackDelayMs.first * 2 ** (this.#nacksInARow - 2), nackDelayMs.longest);
+    stream.armOnce(`nack ${type}`, delay, () => stream.send([this.reply()]));
   }
 
   // What follows from silence: the answer to a wildcard is complete, a name is absent, or a stream is useless.
