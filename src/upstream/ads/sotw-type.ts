@@ -23,7 +23,7 @@ import type { AcceptanceRules, ResponseParts } from './response-parts.ts';
 import { originalOf } from './stamp.ts';
 import type { StreamEffects } from './stream-effects.ts';
 import { isLasting, type KeptType, SubscribedType } from './subscribed-type.ts';
-import { type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
+import { SubscribedAgain, type UpstreamSubscription, waitingCollections } from './upstream-subscriptions.ts';
 
 /**
  * The last SotW response of a type. The next one is compared with it byte by byte, so that a response with 50,000
@@ -68,8 +68,7 @@ export class SotwType extends SubscribedType {
    * Something was unsubscribed. A resource may still come for it, so it does not prove which request upstream has seen.
    */
   #attributionAmbiguous = false;
-  /** What was left out and is named again, and has not come since. */
-  readonly #namedAgain = new Set<UpstreamSubscription>();
+  readonly #subscribedAgain = new SubscribedAgain();
   /** Names of which the last response said that a relay above does not know them yet (protocol §3.13). */
   #unknownAbove: ReadonlySet<ResourceName> = new Set();
 
@@ -98,7 +97,8 @@ export class SotwType extends SubscribedType {
     subscribed: readonly UpstreamSubscription[],
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
-    if (!this.#isFull && this.requestCount > 1) this.#expectAgain(subscribed, unsubscribed);
+    if (!this.#isFull && this.requestCount > 1)
+      this.#subscribedAgain.subscribe(subscribed, unsubscribed, this.leaving);
     if (!this.#isFull && unsubscribed.length > 0) this.#forgetPrevious();
     const requests: OutgoingRequest[] = [];
     if (!this.#hasNamed && unsubscribed.some(({ kind }) => kind === 'wildcard')) {
@@ -206,28 +206,8 @@ export class SotwType extends SubscribedType {
     this.rules = { ...this.rules }; // a response that is being read is read again
   }
 
-  /**
-   * Upstream sends a name again if it has seen a request without it. A response that is on its way makes that request outdated
-   * (protocol §3.3), and then upstream knows nothing of it:
-   *
-   *     → [a, b]   ← n1 {a, b}   → n1 []   → n1 [a, b]   ← n2 {b}, sent before these two arrived   → n2 [a, b], no change
-   */
-  #expectAgain(
-    subscribed: readonly UpstreamSubscription[],
-    unsubscribed: readonly UpstreamSubscription[],
-  ): void {
-    const leftOut = new Set(unsubscribed);
-    const again = subscribed.filter(
-      (one) =>
-        one.kind === 'name' &&
-        (leftOut.has(one)
-          ? this.covered(one).length > 0
-          : this.leaving.has(one.selector) && this.hasReturned(one, true)),
-    );
-    for (const one of again) this.#namedAgain.add(one);
-    this.renewIfDoubtful(`again ${this.requestCount} ${this.type}`, () =>
-      again.some((one) => this.#namedAgain.has(one) && this.subscriptions.has(one)),
-    );
+  protected override askAgain(): readonly UpstreamSubscription[] {
+    return this.#subscribedAgain.unanswered(this.subscriptions);
   }
 
   /** A heartbeat: only its TTL is new, or it has none any more (protocol §4.11). Its version is mostly the response's. */
@@ -351,7 +331,7 @@ export class SotwType extends SubscribedType {
           continue;
         }
         this.resolve(subscription);
-        this.#namedAgain.delete(subscription);
+        this.#subscribedAgain.received(subscription);
       }
     }
     return { puts, heartbeats, isRepeatable };

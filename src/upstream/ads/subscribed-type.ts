@@ -48,8 +48,10 @@ export const extensionShare = 15;
  * when it does.
  */
 type Postponed = 'extend' | 'silent';
-/** The second rejection in a row waits so long, each further one twice as long: some servers send again at once. */
+/** The second rejection in a row for one reason waits so long, each further one twice as long: some servers send again at once. */
 const nackDelayMs = { first: 1000, longest: 30_000 };
+/** So many new reasons do not wait: a server that sends in another order each time gets another reason each time. */
+const mostReasonsAtOnce = 5;
 const reasonLimit = 2000;
 /** How long the relay waits for a response that shows that it answers a later wildcard or glob. */
 const attributionWaitMs = 2000;
@@ -107,7 +109,8 @@ export abstract class SubscribedType {
   /** The last accepted response had something that nobody subscribed to: it is not kept (protocol §5b.14). */
   protected hasDropped = false;
   protected readonly stream: StreamEffects;
-  /** Since the last accepted response. */
+  /** Since the last accepted response: new reasons that did not wait, and NACKs since the last of them. */
+  #reasonsAtOnce = 0;
   #nacksInARow = 0;
   /** Some response on this stream was rejected. */
   #hasRejected = false;
@@ -162,6 +165,8 @@ export abstract class SubscribedType {
   ): ReadonlySet<UpstreamSubscription>;
   /** Before the resources of this subscription are dropped, because nobody subscribes to them any more. */
   protected abstract onUnsubscribed(subscription: UpstreamSubscription): void;
+  /** After a response: what must be left out and subscribed once more, because upstream may not have seen that it was. */
+  protected askAgain?(): readonly UpstreamSubscription[];
   /** Whether silence means absence in the end (protocol §3.9): for names, in SotW only of full-state types. */
   protected abstract absentAfterTimeout(subscription: UpstreamSubscription): boolean;
   /**
@@ -354,6 +359,9 @@ export abstract class SubscribedType {
     this.stream.add({ kind: 'apply', transaction: said });
     this.#acknowledge(response);
     this.#heard(said);
+    const again = this.askAgain?.() ?? [];
+    for (const subscription of again) this.#resubscribe(subscription);
+    if (again.length > 0) this.flush();
   }
 
   #acknowledge({ nonce, version }: IncomingResponse): void {
@@ -363,7 +371,7 @@ export abstract class SubscribedType {
       stream.add({ kind: 'log', level: 'info', message: 'responses are accepted again', type });
     }
     this.lastNack = undefined;
-    this.#nacksInARow = 0;
+    this.#reasonsAtOnce = 0;
     this.nonce = nonce;
     this.version = version;
     stream.add({ kind: 'answered', type, refused: undefined });
@@ -377,14 +385,18 @@ export abstract class SubscribedType {
     if (isNew) stream.add({ kind: 'log', level: 'warn', message: `response rejected: ${message}`, type });
     this.nonce = nonce;
     this.lastNack = { code: Code.INVALID_ARGUMENT, message };
+    const isAtOnce = isNew && this.#reasonsAtOnce < mostReasonsAtOnce;
+    this.#nacksInARow = isAtOnce ? 0 : this.#nacksInARow + 1;
     this.#hasRejected = true;
     stream.add({ kind: 'answered', type, refused: message });
-    if (this.#nacksInARow++ === 0) {
+    if (isAtOnce) {
+      this.#reasonsAtOnce++;
+      stream.cancel(`nack ${type}`);
       stream.send([this.reply()]);
       return;
     }
-    const delay = Math.min(nackDelayMs.first * 2 ** (this.#nacksInARow - 2), nackDelayMs.longest);
-    stream.armOnce(`nack ${type}`, delay, () => stream.send([this.reply()]));
+    const delay = Math.min(nackDelayMs.first * 2 ** (this.#nacksInARow - 1), nackDelayMs.longest);
+    stream.arm(`nack ${type}`, delay, () => stream.send([this.reply()]));
   }
 
   // What follows from silence: the answer to a wildcard is complete, a name is absent, or a stream is useless.

@@ -304,5 +304,53 @@ export class LeftOnStream {
   }
 }
 
+/** A server may answer each request although it does not have the name. */
+const attempts = 3;
+
+/**
+ * SotW where absence means nothing: names that one request left out and a later one names again. Upstream sends them again
+ * if it has seen the request without them. A response that is on its way makes requests outdated (protocol §3.3), and then
+ * upstream knows nothing of it:
+ *
+ *     → [a, b]   ← n1 {a, b}   → n1 []   → n1 [a, b]   ← n2 {b}, sent before these two arrived   → n2 [a, b], no change
+ *
+ * What the next responses lack is left out and named once more.
+ */
+export class SubscribedAgain {
+  readonly #waiting = new Map<UpstreamSubscription, number>();
+
+  /** `leftOut`: by the request before. */
+  subscribe(
+    subscriptions: readonly UpstreamSubscription[],
+    leftOut: readonly UpstreamSubscription[],
+    leaving: Leaving,
+  ): void {
+    if (leaving.size + leftOut.length === 0) return;
+    const left = new Set(leftOut);
+    for (const subscription of subscriptions) {
+      if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
+      if (left.has(subscription) || leaving.has(subscription.selector))
+        this.#waiting.set(subscription, attempts);
+    }
+  }
+
+  received(subscription: UpstreamSubscription): void {
+    this.#waiting.delete(subscription);
+  }
+
+  /** A response has come: those that it may have made outdated. */
+  unanswered(subscriptions: UpstreamSubscriptions): readonly UpstreamSubscription[] {
+    const unanswered: UpstreamSubscription[] = [];
+    for (const [subscription, left] of this.#waiting) {
+      if (left === 0 || !subscriptions.has(subscription)) this.#waiting.delete(subscription);
+      else {
+        this.#waiting.set(subscription, left - 1);
+        unanswered.push(subscription);
+      }
+    }
+    return unanswered;
+  }
+}
+
 /** A name, glob or wildcard with its parameters. */
 const keyOf = ({ selector, parameters }: UpstreamSubscription): string => `${parameters.id} ${selector}`;
