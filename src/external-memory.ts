@@ -28,7 +28,7 @@ export function collectAsHeldMemoryGrows(): void {
 
 /**
  * A fleet that connects survives, so V8 lets young objects take up to 64 MB, and takes them back only when it has nothing to
- * do. With half of that an update costs less, as more of what it touches is in the processor's caches (ADR 194).
+ * do. With half of that an update costs less (ADR 194).
  */
 function boundYoungObjects(): void {
   let isFull = false;
