@@ -4,7 +4,7 @@ import {
   type ClientStatusResult,
   csds,
   csdsCalls,
-  maxRestBytes,
+  maxConnectBytes,
   type StatusScope,
 } from './admin/csds.ts';
 import type { ClientsView } from './admin/local-clients.ts';
@@ -46,7 +46,7 @@ import { type GrpcServer, listenGrpc } from './wire/http2-server.ts';
 import { parseJson } from './wire/json-reader.ts';
 import { verifiedIdentity } from './wire/peer.ts';
 import { reflection, reflectionAliases } from './wire/reflection.ts';
-import { isJsonValue } from './wire/registry.ts';
+import { isJsonValue, lazyEnvoyRegistry } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
 /** The listeners for clients of one process. */
@@ -264,6 +264,7 @@ function auxiliaryPaths(core: Core, answers: ClientAnswers): ConnectPaths {
       ),
     ],
     aliases: reflectionAliases,
+    jsonOptions: { useProtoFieldName: true, registry: lazyEnvoyRegistry },
     refused: (reason) => core.metrics.count.rejected(reason).inc(),
     threw: (error, path) => core.log.error('a handler failed', { path, error }),
   });
@@ -400,7 +401,7 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
     const request = readRequest(body);
     if (!request.ok)
       return refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
-    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxRestBytes);
+    const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxConnectBytes);
     const status = await answerTo({ scope, request: request.value, maxBytes, payer });
     if (!status.ok) return refusal(status.error);
     const bound = { useProtoFieldName: false, maxBytes };

@@ -19,14 +19,22 @@ import type { Access } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { controlPlaneVersion } from '../model/change.ts';
+import { systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { isCollection } from '../model/selection.ts';
 import type { Holding, SyncState } from '../model/subscription.ts';
-import type { Pace, Payer, TimeSlices } from '../model/time-slices.ts';
+import { type Pace, type Payer, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
 import type { Relay } from '../relay.ts';
 import { compileBounded, compilePrincipals } from '../security/pattern.ts';
-import { ClientStatusWriter, type EncodedStatus, sizeOf, undecoded } from '../wire/client-status.ts';
+import {
+  ClientStatusWriter,
+  type EncodedStatus,
+  encodedResponse,
+  sizeOf,
+  statusJson,
+  undecoded,
+} from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { verifiedIdentity } from '../wire/peer.ts';
@@ -46,6 +54,7 @@ export function csds(
   answerOf: (query: ClientStatusQuery) => ClientStatusResult | Promise<ClientStatusResult>,
   maxResponseBytes: () => number,
 ): AuxiliaryService {
+  const slices = new TimeSlices(systemClock);
   return {
     maxRequestBytes,
     kindOf: () => csdsCalls,
@@ -66,16 +75,26 @@ export function csds(
   /** The caller's scope is checked for each request, because the rules may have changed since the stream began. */
   async function answerTo(
     request: ClientStatusRequest,
-    { values, signal: gone }: HandlerContext,
+    { values, requestHeader, signal: gone }: HandlerContext,
   ): Promise<ClientStatusResponse> {
     const call = values.get(callKey);
     if (call === undefined) throw new Error('a call without a caller');
     const scope = valueOf(scopeOf(call.peer));
-    const maxBytes = maxResponseBytes();
+    const contentType = requestHeader.get('content-type') ?? '';
+    const grpc = contentType.startsWith('application/grpc');
+    const maxBytes = Math.min(maxResponseBytes(), grpc ? Infinity : maxConnectBytes);
     const release = call.hold();
     try {
       const { account: payer } = call.peer;
-      call.answerWith(valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call)));
+      const pieces = valueOf(kept(await answerOf({ scope, request, maxBytes, payer, gone }), scope, call));
+      if (grpc) {
+        call.answerWith(pieces);
+        return create(ClientStatusResponseSchema);
+      }
+      if (!contentType.includes('json')) return encodedResponse(pieces);
+      const bound = { useProtoFieldName: false, maxBytes };
+      const json = valueOf(await slices.run((pace) => statusJson(pieces, bound, pace), payer));
+      call.answerWith(json, contentType.startsWith('application/connect'));
       return create(ClientStatusResponseSchema);
     } finally {
       release();
@@ -103,8 +122,8 @@ export interface ClientStatusQuery {
   readonly gone?: AbortSignal;
 }
 
-/** Of an answer on the `rest` listener, which is written at once. */
-export const maxRestBytes = 1 << 20;
+/** A Connect response on the xDS port, and one on the `rest` listener, is written at once, so it has a smaller bound. */
+export const maxConnectBytes = 1 << 20;
 
 /** How a body is shown; undefined: it is not. */
 type BodyOf = (bytes: Uint8Array) => Uint8Array | undefined;
@@ -175,7 +194,7 @@ function bodiesOf({ request, whole = false }: ClientStatusQuery): BodyOf {
 }
 
 export function answerTooLarge(maxBytes: number): GrpcStatus {
-  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes): exclude_resource_contents and node_matchers make it smaller`;
+  const message = `the answer is larger than ${maxBytes} bytes, the maximum (limits.max_response_bytes; by Connect on the xDS port ${maxConnectBytes}): exclude_resource_contents and node_matchers make it smaller`;
   return { code: Code.RESOURCE_EXHAUSTED, message };
 }
 

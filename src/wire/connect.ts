@@ -5,6 +5,7 @@ import {
   type IncomingHttpHeaders,
   type ServerHttp2Stream,
 } from 'node:http2';
+import type { JsonWriteOptions } from '@bufbuild/protobuf';
 import {
   Code,
   ConnectError,
@@ -24,6 +25,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
+import { pathOf } from './http-server.ts';
 import { draining } from './refusal.ts';
 import type { Peer } from './server-stream.ts';
 
@@ -81,10 +83,13 @@ export class AuxiliaryCall {
     return () => this.#release();
   }
 
-  /** Sent instead of the empty message that the handler answers with next. It is encoded already. */
-  answerWith(pieces: readonly Uint8Array[]): void {
+  /**
+   * Sent instead of the empty message that the handler answers with next. It is encoded already. `framed`: behind a
+   * length, as in gRPC and in Connect's streams.
+   */
+  answerWith(pieces: readonly Uint8Array[], framed = true): void {
     const size = pieces.reduce((sum, { length }) => sum + length, 0);
-    this.#answer = [prefixOf(size), ...pieces];
+    this.#answer = framed ? [prefixOf(size), ...pieces] : pieces;
   }
 
   /** So many bytes are held for the peer until it has taken its answer. A text says why they may not be. */
@@ -166,6 +171,8 @@ interface ConnectPathsOptions {
   readonly services: readonly AuxiliaryService[];
   /** Paths that are answered by the handler of another one. */
   readonly aliases?: ReadonlyMap<string, string>;
+  /** For Connect's clients that want JSON. */
+  readonly jsonOptions?: Partial<JsonWriteOptions>;
   /** A bug: a handler failed with something other than an RPC error. */
   readonly threw?: (error: unknown, path: string) => void;
 }
@@ -182,7 +189,8 @@ const stalledCheckMs = 1000;
 const compressNothing = 2 ** 32 - 1;
 
 /**
- * The services where an update costs what it may, by connect-node on the hot server's own streams. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
+ * The services where an update costs what it may, by connect-node on the hot server's own streams: gRPC, gRPC-Web and
+ * Connect. Its adapter is not used, because it prints to the console and answers unknown paths without a grpc-status.
  */
 export class ConnectPaths {
   readonly #paths = new Map<string, { readonly handler: Handler; readonly service: AuxiliaryService }>();
@@ -208,8 +216,7 @@ export class ConnectPaths {
         compressMinBytes: compressNothing,
         readMaxBytes: service.maxRequestBytes,
         shutdownSignal: this.#shutDown.signal,
-        connect: false,
-        grpcWeb: false,
+        jsonOptions: options.jsonOptions ?? {},
       });
       service.routes(router);
       for (const handler of router.handlers) this.#paths.set(handler.requestPath, { handler, service });
@@ -221,7 +228,7 @@ export class ConnectPaths {
   }
 
   serves(path: string): boolean {
-    return this.#paths.has(path);
+    return this.#paths.has(pathOf(path));
   }
 
   /** It costs less to answer than to have it wait for the turn of its peer. */
@@ -236,14 +243,14 @@ export class ConnectPaths {
   }
 
   handle(stream: ServerHttp2Stream, headers: IncomingHttpHeaders, raw: readonly string[], peer: Peer): void {
-    const path = headers[':path'] ?? '';
+    const path = pathOf(headers[':path'] ?? '');
     const known = this.#paths.get(path);
     if (known === undefined) return;
     const { handler, service } = known;
     const refusal = service.refusal?.(peer);
     const opened = refusal === undefined ? this.#open(stream, peer, service.kindOf(path)) : fail(refusal);
     if (!opened.ok) {
-      refuse(stream, opened.error);
+      refuse(stream, opened.error, httpStatusOf(opened.error, headers));
       return;
     }
     const call = opened.value;
@@ -334,7 +341,7 @@ export class ConnectPaths {
     const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
     const { body } = answer;
     await universalResponseToNodeResponse(
-      body === undefined ? answer : { ...answer, body: withProgress(body, call) },
+      body === undefined ? answer : { ...answer, body: withProgress(body, call, answer.header) },
       response,
     );
   }
@@ -348,18 +355,28 @@ export class ConnectPaths {
 async function* withProgress(
   body: AsyncIterable<Uint8Array>,
   call: AuxiliaryCall,
+  header: Headers | undefined,
 ): AsyncIterable<Uint8Array> {
   for await (const part of body) {
     call.progressed();
     const made = call.takeAnswer();
     if (made === undefined) yield part;
-    else
+    else {
+      header?.delete('content-length'); // of the empty message
       for (const piece of made) {
         yield piece;
         call.progressed();
       }
+    }
     call.answerTaken();
   }
+}
+
+/** gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status. */
+function httpStatusOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): number {
+  if (headers['content-type']?.startsWith('application/grpc') === true) return 200;
+  if (code === GrpcCode.PERMISSION_DENIED) return 403;
+  return code === GrpcCode.RESOURCE_EXHAUSTED ? 429 : 404;
 }
 
 /** From the message of a unary call to the frame of its answer. It costs less than to have the call wait. */

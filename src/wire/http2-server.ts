@@ -212,11 +212,15 @@ export class GrpcServer extends Listener {
     rawHeaders: readonly string[],
     connection: ClientConnection,
   ): void {
-    const { accept, auxiliary } = this.#options;
     const path = headers[':path'] ?? '';
-    const accepted = accept(path) ?? (auxiliary?.serves(path) === true ? auxiliary : undefined);
+    const accepted = this.#options.accept(path);
     if (accepted === undefined) {
-      refuseUnknown(stream, headers);
+      if (this.#options.auxiliary?.serves(path) === true) {
+        const kept = headerBytes(rawHeaders);
+        if (!this.#opens(stream, connection, kept)) return;
+        stream.once('close', () => connection.closed(kept));
+        this.#options.auxiliary.handle(stream, headers, rawHeaders, connection);
+      } else refuseUnknown(stream, headers);
       return;
     }
     const refusal = refusalOf(headers);
@@ -228,11 +232,6 @@ export class GrpcServer extends Listener {
       this.#streams.add(call);
       connection.calls?.add(call);
       call.open(accepted);
-    } else if ('handle' in accepted) {
-      const kept = headerBytes(rawHeaders);
-      if (!this.#opens(stream, connection, kept)) return;
-      stream.once('close', () => connection.closed(kept));
-      accepted.handle(stream, headers, rawHeaders, connection);
     } else {
       refuse(stream, accepted);
     }

@@ -1,8 +1,10 @@
+import { once } from 'node:events';
 import { fromBinary } from '@bufbuild/protobuf';
 import { createClient } from '@connectrpc/connect';
-import { createConnectTransport } from '@connectrpc/connect-node';
+import { createConnectTransport, createGrpcTransport, Http2SessionManager } from '@connectrpc/connect-node';
 import { expect } from 'chai';
 import { ClientResourceStatus } from '../../src/gen/envoy/admin/v3/config_dump_shared_pb.ts';
+import { AggregatedDiscoveryService } from '../../src/gen/envoy/service/discovery/v3/ads_pb.ts';
 import {
   type ClientConfig,
   ClientStatusDiscoveryService,
@@ -10,6 +12,7 @@ import {
   ConfigStatus,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
 import { Code } from '../../src/wire/grpc-status.ts';
+import { envoyRegistry } from '../../src/wire/registry.ts';
 import { nextMessage, openCall } from '../support/grpc-calls.ts';
 import { type } from '../support/in-memory-relay.ts';
 import { explainedOf, run } from './support/command.ts';
@@ -112,6 +115,39 @@ describe('what clients make of what they are told', () => {
       nodesOf((await admin.fetchClientStatus({ nodeMatchers: matching(exact) })).config);
     expect(await told()).to.deep.equal(['bad', 'good', 'relay']);
     expect(await told('relay', 'bad')).to.deep.equal(['bad', 'relay']);
+  });
+
+  it('over Connect with JSON on the xDS port too, whatever the resources hold', async () => {
+    const baseUrl = `http://${relay.xds}`;
+    const sessionManager = new Http2SessionManager(baseUrl, { idleConnectionTimeoutMs: 100 });
+    const json = createClient(
+      ClientStatusDiscoveryService,
+      createConnectTransport({
+        baseUrl,
+        httpVersion: '2',
+        useBinaryFormat: false,
+        jsonOptions: { registry: envoyRegistry() },
+        sessionManager,
+      }),
+    );
+    const grpc = createGrpcTransport({ baseUrl, sessionManager });
+    const leave = new AbortController();
+    const subscribes = (async function* () {
+      yield { node: { id: 'third' }, typeUrl: type('cds') };
+      await once(leave.signal, 'abort');
+    })();
+    const discovery = createClient(AggregatedDiscoveryService, grpc);
+    const stream = discovery.streamAggregatedResources(subscribes, { signal: leave.signal });
+    await stream[Symbol.asyncIterator]().next();
+    const bodies = ({ config }: { config: readonly ClientConfig[] }) =>
+      config.flatMap(({ genericXdsConfigs }) => genericXdsConfigs).filter(({ xdsConfig }) => xdsConfig)
+        .length;
+    expect(bodies(await json.fetchClientStatus({}))).to.be.above(0);
+    const asked = (async function* () {
+      yield {};
+    })();
+    for await (const answer of json.streamClientStatus(asked)) expect(bodies(answer)).to.be.above(0);
+    leave.abort();
   });
 
   it('ERROR with version and reason; a rejected response is not sent again until its content changes', async () => {

@@ -143,13 +143,13 @@ describe('cold services', () => {
       expect(await outcome).to.contain('unavailable');
     });
 
-    it('answers gRPC alone, and clients without an authority that is a host', async () => {
+    it('answers Connect with JSON too, and clients without an authority that is a host', async () => {
       const connect = createConnectTransport({
         baseUrl: `http://${server.address}`,
         httpVersion: '2',
         useBinaryFormat: false,
       });
-      expect(await createClient(Health, connect).check({}).catch(String)).to.contain('415');
+      expect((await createClient(Health, connect).check({})).status).to.equal(Status.SERVING);
       const odd = rawClient(server.address, undefined, { 'grpc.default_authority': '%2Ftmp%2Fx.sock' });
       clients.push(odd);
       const call = openCall(odd, '/grpc.health.v1.Health/Check');
