@@ -1,7 +1,7 @@
 import { encode, type Field, message, text, utf8 } from '../protobuf/field-writer.ts';
 import { asBuffer, bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { type ConstraintsKey, constraintsKey } from './brand.ts';
-import { getOrMake } from './maps.ts';
+import { getOrMake, onceFor } from './maps.ts';
 import type { Parameters } from './parameters.ts';
 import { assertNever, errorMessage, fail, ok, type Result } from './result.ts';
 import { counted, shorten } from './text.ts';
@@ -344,15 +344,35 @@ export type Expression =
 /** So many pairs of parts are compared, in some milliseconds. */
 const mostPairs = 100_000;
 
-/** Whether no parameters match both, as one part of each shows it, and so do few enough of them. False: some may. */
-export function areDisjoint(a: Expression, b: Expression): boolean {
-  const [parts, others] = [partsOf(a), partsOf(b)];
-  if (parts.length * others.length > mostPairs) return false;
-  return parts.some((one) => others.some((other) => contradicts(one, other) || contradicts(other, one)));
+/** Whether no parameters match both, as far as single parts show it, and so do few enough of them. False: some may. */
+export const areDisjoint = (a: Expression, b: Expression): boolean =>
+  sizeOf(a) * sizeOf(b) <= mostPairs && areApart(a, b);
+
+function areApart(a: Expression, b: Expression): boolean {
+  if (a.kind === 'or') return a.of.every((part) => areApart(part, b));
+  if (b.kind === 'or') return areApart(b, a);
+  const parts = partsOf(a);
+  if (parts !== undefined) return parts.some((part) => areApart(part, b));
+  if (partsOf(b) !== undefined) return areApart(b, a);
+  return contradicts(a, b) || contradicts(b, a);
 }
 
-/** All of which must match. */
-const partsOf = (one: Expression): readonly Expression[] => (one.kind === 'and' ? one.of : [one]);
+/** Its parts, and theirs. */
+function partsIn(one: Expression): number {
+  if (one.kind === 'not') return partsIn(one.of);
+  if (one.kind !== 'or' && one.kind !== 'and') return 1;
+  return one.of.reduce((sum, part) => sum + partsIn(part), 1);
+}
+
+/** Kept of whole expressions alone: one may have tens of thousands of parts. */
+const sizeOf = onceFor(partsIn);
+
+/** All of which must match; undefined: it has no such parts. */
+function partsOf(one: Expression): readonly Expression[] | undefined {
+  if (one.kind === 'and') return one.of;
+  if (one.kind !== 'not' || one.of.kind !== 'or') return undefined;
+  return one.of.of.map((of) => ({ kind: 'not', of }));
+}
 
 function contradicts(a: Expression, b: Expression): boolean {
   if (b.kind === 'never') return true;

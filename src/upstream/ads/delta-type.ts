@@ -1,5 +1,5 @@
 import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../../model/brand.ts';
-import { UNCONSTRAINED } from '../../model/constraints.ts';
+import { type Constraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { NO_PARAMETERS } from '../../model/parameters.ts';
 import { ok, type Result } from '../../model/result.ts';
 import type { InTurns } from '../../model/time-slices.ts';
@@ -383,7 +383,7 @@ export class DeltaType extends SubscribedType {
     // A relay above has nothing of it to say but this error.
     if (this.isFailing(name)) return;
     const named = subscriptions.named(name).filter((one) => one.isFor(constraints));
-    if (this.#isForFormer(name, named)) return;
+    if (this.#isForFormer(name, constraints, named)) return;
     for (const one of emptied(named)) {
       one.responseSeen = true;
       if (named.length > 1) continue;
@@ -410,7 +410,7 @@ export class DeltaType extends SubscribedType {
   #resolveMissing({ name, constraints }: Identity): void {
     const { subscriptions } = this;
     const named = subscriptions.naming(name, constraints);
-    if (this.#isForFormer(name, named)) return;
+    if (this.#isForFormer(name, constraints, named)) return;
     const meant = ofOldestRequest(named, this.#justAnswered);
     for (const subscription of meant) this.resolve(subscription);
     // The others have answers of their own. A relay of ours may have meant them too, and no silence would tell (§5.10).
@@ -421,11 +421,17 @@ export class DeltaType extends SubscribedType {
   }
 
   /** It may be the answer to one that was taken back: then a new stream asks for these. */
-  #isForFormer(name: ResourceName, named: readonly UpstreamSubscription[]): boolean {
-    if (!this.leaving.isUnanswered(name)) return false;
-    this.renewIfDoubtful(`missing ${name} ${this.type}`, () =>
-      named.some((one) => this.subscriptions.has(one)),
-    );
+  #isForFormer(
+    name: ResourceName,
+    constraints: Constraints,
+    named: readonly UpstreamSubscription[],
+  ): boolean {
+    if (!this.leaving.isUnanswered(name, constraints)) return false;
+    // What was answered before may be gone. What is answered now is not.
+    const waiting = new Set(named.filter(({ resolvedOnThisStream }) => !resolvedOnThisStream));
+    const isDoubtful = (one: UpstreamSubscription): boolean =>
+      this.subscriptions.has(one) && !(waiting.has(one) && one.resolvedOnThisStream);
+    this.renewIfDoubtful(`missing ${name} ${this.type}`, () => named.some(isDoubtful));
     return true;
   }
 

@@ -155,7 +155,7 @@ export class StreamMachine extends StreamEffects {
       this.add({ kind: 'renew', reason });
       return;
     }
-    for (const type of types) if (!type.needsNewStream(true)) type.flush();
+    for (const type of types) type.flush();
     // Responses of these types are unsolicited from now on.
     if (this.#types.dropUnused(({ isAbandoned }) => isAbandoned)) this.hasForgotten = true;
   }

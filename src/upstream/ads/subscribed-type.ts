@@ -239,14 +239,19 @@ export abstract class SubscribedType {
    * on its way that was sent before it was unsubscribed. `lately`: a stream was opened for that.
    */
   needsNewStream(lately: boolean): boolean {
+    return this.#back(lately).length > 0;
+  }
+
+  #back(lately: boolean): readonly UpstreamSubscription[] {
     const isSilent = this.stream.options.resourceTimeoutMs !== undefined;
     const isBack = (one: UpstreamSubscription): boolean =>
       (isSilent && one.isPlainWildcard && this.hasReturned(one, lately)) ||
       (this.leaving.has(one.selector) &&
-        (this.#mayReturn.has(one, false) || this.leaving.isUnanswered(one.selector)));
+        (this.#mayReturn.has(one, false) || this.leaving.hasUnanswered(one)));
     return this.subscriptions.unresolvedCollections
       .values()
-      .some((one) => one.requestNumber === 0 && isBack(one));
+      .filter((one) => one.requestNumber === 0 && isBack(one))
+      .toArray();
   }
 
   /**
@@ -313,10 +318,13 @@ export abstract class SubscribedType {
 
   /** Changes of subscription are sent now: many that come together make one request. */
   flush(): void {
-    const subscribed = [...this.#toSubscribe];
+    // What waits for another new stream holds up no names. All wildcards of a type wait together.
+    const back = new Set(this.#back(true));
+    if (back.size > 0 && this.holder.role === 'wildcard') return;
+    const subscribed = [...this.#toSubscribe].filter((one) => !back.has(one));
     const unsubscribed = this.#toUnsubscribe;
     if (subscribed.length + unsubscribed.length === 0) return;
-    this.#toSubscribe.clear();
+    for (const one of subscribed) this.#toSubscribe.delete(one);
     this.#toUnsubscribe = [];
     const isFirst = this.requestCount++ === 0;
     if (subscribed.some(({ everSent }) => !everSent)) this.stream.add({ kind: 'asked', type: this.type });

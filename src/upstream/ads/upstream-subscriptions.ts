@@ -1,5 +1,5 @@
 import { type ParametersKey, type ResourceName, resourceName } from '../../model/brand.ts';
-import type { Constraints } from '../../model/constraints.ts';
+import { type Constraints, UNCONSTRAINED } from '../../model/constraints.ts';
 import { deleteIn, getOrMake } from '../../model/maps.ts';
 import { ParameterIndex } from '../../model/parameter-index.ts';
 import { NO_PARAMETERS, type Parameters } from '../../model/parameters.ts';
@@ -241,17 +241,18 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
 
 /** What was unsubscribed on one stream not long ago. What upstream sent for it may still be on its way, and in order. */
 export class Leaving {
-  /** In the order in which they left: after which request, and whether it may still be answered. */
-  readonly #left = new Map<Selector, { readonly request: number; readonly isUnanswered: boolean }>();
+  /** In the order in which they left: after which request, and for which parameters it may still be answered. */
+  readonly #left = new Map<Selector, { readonly request: number; readonly unanswered: Set<Parameters> }>();
 
   get size(): number {
     return this.#left.size;
   }
 
-  add({ selector }: UpstreamSubscription, request: number, isUnanswered = false): void {
-    const before = this.#left.get(selector)?.isUnanswered === true;
+  add({ selector, parameters }: UpstreamSubscription, request: number, isUnanswered = false): void {
+    const unanswered = this.#left.get(selector)?.unanswered ?? new Set();
+    if (isUnanswered) unanswered.add(parameters);
     this.#left.delete(selector);
-    this.#left.set(selector, { request, isUnanswered: isUnanswered || before });
+    this.#left.set(selector, { request, unanswered });
   }
 
   /** Nothing is on its way any more that was sent for those that left after this request, or earlier. */
@@ -266,9 +267,15 @@ export class Leaving {
     return this.#left.has(selector);
   }
 
-  /** With locators: some of this name, with whatever parameters, was taken back before it was answered. */
-  isUnanswered(selector: Selector): boolean {
-    return this.#left.get(selector)?.isUnanswered === true;
+  /** With locators: some of this name, which these constraints match, was taken back before it was answered. */
+  isUnanswered(selector: Selector, constraints = UNCONSTRAINED): boolean {
+    const unanswered = this.#left.get(selector)?.unanswered.values();
+    return unanswered?.some((parameters) => constraints.matches(parameters)) === true;
+  }
+
+  /** The same, with the same parameters. */
+  hasUnanswered({ selector, parameters }: UpstreamSubscription): boolean {
+    return this.#left.get(selector)?.unanswered.has(parameters) === true;
   }
 }
 
