@@ -7,7 +7,8 @@ import { type StreamListener, XdsServer } from './downstream/xds-server.ts';
 import type { Side } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
-import { Sweep, within } from './model/clock.ts';
+import { type Timer, within } from './model/clock.ts';
+import { getOrMake } from './model/maps.ts';
 import type { VariantKey } from './model/resource.ts';
 import type { Gate, HeldVariant } from './model/rollout.ts';
 import { isCollection } from './model/selection.ts';
@@ -54,8 +55,7 @@ export interface RelayOptions
 
 /** So many interests end in one turn for room: some 70 µs each. */
 const endsPerTurn = 1000;
-/** How often it is looked whose time to live is over, in milliseconds; so many end in one turn, of some 20 µs each. */
-const expiryMs = 100;
+/** So many variants end in one turn as their time to live is over: some 20 µs each. */
 const expiriesPerTurn = 2000;
 
 /** So long files have to be read before other upstreams are asked: the file system may not answer. */
@@ -82,9 +82,15 @@ export class Relay implements UpstreamSink {
   readonly polls: Polls;
   readonly taps: Taps;
   readonly #options: RelayOptions;
-  /** When the time to live of variants is over. */
-  readonly #deadlines = new Map<string, { readonly deadline: number; readonly variant: VariantKey }>();
-  readonly #expiries: Sweep;
+  /** By deadline: what came together has one timer, and ends together. */
+  readonly #expiries = new Map<
+    number,
+    { readonly timer: Timer; readonly variants: Map<string, VariantKey> }
+  >();
+  /** Where each variant is among them. */
+  readonly #deadlines = new Map<string, number>();
+  /** Whose timers have run out. */
+  readonly #due: VariantKey[] = [];
   #upstreams: readonly Upstream[] = [];
   #hasStopped = false;
   /** Room is made, or an interest ends, after which it is: what either leads to makes none by itself. */
@@ -97,7 +103,6 @@ export class Relay implements UpstreamSink {
   constructor(options: RelayOptions) {
     const { clock, events } = options;
     this.#options = options;
-    this.#expiries = new Sweep(clock, expiryMs, () => this.#expireDue(clock.monotonic()));
     this.#stores = sideStores(
       {
         ...options,
@@ -416,37 +421,50 @@ export class Relay implements UpstreamSink {
   }
 
   /** Protocol §8, TTL: the relay runs the upstream's timers. A variant has one, which must not keep an old body. */
-  #expireAt(deadline: number, variant: VariantKey): void {
-    const { type, name, constraints } = variant;
+  #expireAt(deadline: number, { type, name, constraints }: VariantKey): void {
     const key = JSON.stringify([type, name, constraints.key]);
-    const known = this.#deadlines.get(key);
-    if (known !== undefined && known.deadline <= deadline) return;
-    this.#deadlines.set(key, { deadline, variant: { type, name, constraints } });
-    this.#expiries.start();
+    const known = this.#deadlines.get(key) ?? Number.POSITIVE_INFINITY;
+    if (known <= deadline) return;
+    const before = this.#expiries.get(known);
+    if (before?.variants.delete(key) === true && before.variants.size === 0) {
+      before.timer.cancel();
+      this.#expiries.delete(known);
+    }
+    this.#deadlines.set(key, deadline);
+    const { variants } = getOrMake(this.#expiries, deadline, () => this.#timerAt(deadline));
+    variants.set(key, { type, name, constraints });
   }
 
-  /** In one commit of a type. Of many the rest ends in later turns. False: no variant has a time to live. */
-  #expireDue(now: number): boolean {
-    const due = this.#deadlines
-      .entries()
-      .filter(([, { deadline }]) => deadline <= now)
-      .take(expiriesPerTurn)
-      .toArray();
-    for (const [key] of due) this.#deadlines.delete(key);
-    if (due.length === expiriesPerTurn) this.#options.defer(() => void this.#expireDue(now));
-    const variants = due.map(([, { variant }]) => variant);
+  #timerAt(deadline: number) {
+    const { clock, defer } = this.#options;
+    const variants = new Map<string, VariantKey>();
+    const timer = clock.after(deadline - clock.monotonic(), () => {
+      this.#expiries.delete(deadline);
+      const isFirst = this.#due.length === 0;
+      for (const [key, variant] of variants) {
+        this.#deadlines.delete(key);
+        this.#due.push(variant);
+      }
+      if (isFirst) defer(this.#expireDue);
+    });
+    return { timer, variants };
+  }
+
+  /** In one commit of a type. Of many the rest ends in later turns. */
+  readonly #expireDue = (): void => {
+    const variants = this.#due.splice(0, expiriesPerTurn);
+    if (this.#due.length > 0) this.#options.defer(this.#expireDue);
     for (const store of this.#eachStore)
       for (const { commit, count } of store.expire(variants)) {
         this.#options.events.evicted('ttl', count);
         this.#publish(commit);
       }
     for (const variant of variants) {
-      // It was prolonged.
+      // It was prolonged. Or the timer was early by a rounding, or as none is longer than 24 days.
       const next = Math.min(...this.#eachStore.values().map((store) => store.deadline(variant)));
       if (next < Number.POSITIVE_INFINITY) this.#expireAt(next, variant);
     }
-    return this.#deadlines.size > 0;
-  }
+  };
 
   /** Who records it hears of it before anybody judges it. */
   #publish(commit: Commit): void {

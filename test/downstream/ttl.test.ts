@@ -341,14 +341,21 @@ describe('times to live (§8)', () => {
     expect(told(client)).to.deep.equal(['']);
   });
 
-  it('§8 a variant ends once, however often upstream says it or prolongs it', () => {
+  it('§8 a variant has one timer, however often upstream says it or prolongs it', () => {
     const relay = new InMemoryRelay();
     const client = subscribed(relay, 'eds', ['a']);
+    let timers = 0;
+    const after = relay.clock.after.bind(relay.clock);
+    relay.clock.after = (milliseconds, run) => {
+      if (milliseconds > 3_000_000) timers++;
+      return after(milliseconds, run);
+    };
     for (let second = 0; second < 100; second++) {
       says(relay, 'eds', 'a', `${second}`, 3_600_000);
       beats(relay, 'eds', 'a', 3_600_000);
       relay.clock.advance(1000);
     }
+    expect(timers).to.equal(1);
     relay.clock.advance(3_600_000 - 1001);
     relay.settle();
     expect(relay.evicted).to.deep.equal([]);
@@ -377,9 +384,17 @@ describe('times to live (§8)', () => {
     client.send('cds', { resourceNamesSubscribe: ['*'] });
     const names = Array.from({ length: 5000 }, (_, index) => `c${index}`);
     const url = type('cds');
+    let timers = 0;
+    const after = relay.clock.after.bind(relay.clock);
+    relay.clock.after = (milliseconds, run) => {
+      if (milliseconds === 5000) timers++;
+      return after(milliseconds, run);
+    };
     relay.says({ type: url, puts: names.map((name) => put(url, name, '1', { ttlMilliseconds: 5000 })) });
+    expect(timers).to.equal(1);
     client.ack('cds', client.one());
     relay.clock.advance(5000);
+    relay.turn();
     expect(relay.evicted).to.deep.equal(['ttl 2000']);
     const beat = { name: resourceName('c4999'), constraints: UNCONSTRAINED, ttlMilliseconds: 5000 };
     relay.says({ type: url, heartbeats: [beat] });
@@ -402,5 +417,32 @@ describe('times to live (§8)', () => {
     relay.settle();
     expect(removed()).to.deep.equal(['c4999']);
     expect(relay.evicted.slice(3)).to.deep.equal(['ttl 1']);
+  });
+
+  it('§8.1 timers that a shorter time to live has overtaken end with it', () => {
+    const relay = new InMemoryRelay();
+    subscribed(relay, 'eds', ['a']);
+    let waiting = 0;
+    const after = relay.clock.after.bind(relay.clock);
+    relay.clock.after = (milliseconds, run) => {
+      if (milliseconds < 3_000_000) return after(milliseconds, run);
+      waiting++;
+      const timer = after(milliseconds, run);
+      return {
+        cancel: () => {
+          waiting--;
+          timer.cancel();
+        },
+      };
+    };
+    for (let round = 0; round < 100; round++) {
+      says(relay, 'eds', 'a', '1', 3_600_000);
+      says(relay, 'eds', 'a', '1', 5000);
+      says(relay, 'eds', 'a', '1', 3_600_000);
+      relay.clock.advance(5000);
+      relay.settle();
+    }
+    expect(waiting).to.equal(1);
+    expect(relay.evicted).to.deep.equal([]);
   });
 });
