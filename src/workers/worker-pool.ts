@@ -18,6 +18,7 @@ import type { Config } from '../config/config.ts';
 import type { Core, Load } from '../core.ts';
 import { type Client, StatusResponseSchema } from '../gen/distributary/admin/v1/admin_pb.ts';
 import { type TapMessage, WaitResponseSchema } from '../gen/distributary/admin/v1/delivery_pb.ts';
+import type { ClientHolding } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import type { NodeSubscriptions } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { systemClock } from '../model/clock.ts';
 import { systemRandom } from '../model/random.ts';
@@ -222,13 +223,28 @@ export class WorkerPool implements ClientServing, ClientsView {
     return this.#merged((client) => client.ask((admin) => admin.load(all)), mergeLoads(request));
   }
 
+  /** Page by page too. */
   async getClient(request: Request<'getClient'>): Promise<Answer<'getClient'>> {
-    const { id, offset } = clientQuery(request);
+    const { id, limit, offset } = clientQuery(request);
+    const { type, name } = request;
     const server = this.#serverOf(id);
-    const client = valueOf(await server.askInTurn((admin) => admin.getClient(request)));
-    const { holdings: rows, nextOffset } = client;
-    return new Listed({ ...client, holdings: [] }, { field: 'holdings', rows }, (written) => ({
-      nextOffset: written < rows.length ? offset + written : nextOffset,
+    const page = (from: number, most: number) => {
+      const asked = { id, type, name, offset: from, limit: Math.min(most, pageRows) };
+      return server.askInTurn((admin) => admin.getClient(asked));
+    };
+    const first = valueOf(await page(offset, limit));
+    const { holdings, total } = first;
+    async function* rows(): AsyncIterable<readonly ClientHolding[]> {
+      yield holdings;
+      for (let at = holdings.length; at < limit && offset + at < total; ) {
+        const next = await page(offset + at, limit - at);
+        if (!next.ok || next.value.holdings.length === 0) return;
+        yield next.value.holdings;
+        at += next.value.holdings.length;
+      }
+    }
+    return new Listed({ ...first, holdings: [] }, { field: 'holdings', rows: rows() }, (written) => ({
+      nextOffset: nextOffset(offset, written, total),
     }));
   }
 
