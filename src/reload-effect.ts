@@ -13,6 +13,7 @@ import type { XdsStream } from './downstream/xds-server.ts';
 import type {
   ClientChange,
   CompareConfigurationResponse,
+  LostResource,
   UnreadRule,
 } from './gen/distributary/admin/v1/configuration_pb.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
@@ -33,8 +34,8 @@ type Effect = Plain<CompareConfigurationResponse>;
 const mostListed = { clients: 100, lost: 20, problems: 100 };
 const mostLogged = 10;
 
-/** Files are asked for so many names together, and the process that reads them answers in one turn. */
-const askedTogether = 1000;
+/** So many names are decided at once: files are asked for them together, and the process that reads them in one turn. */
+const decidedTogether = 1000;
 /** So many answers of files are remembered: clients with the same parameters ask for the same. */
 const mostRemembered = 100_000;
 
@@ -65,6 +66,19 @@ export function reloadPreview(core: Compared, filesHave = nothingElse): ReloadPr
   };
 }
 
+/** A client, until it is known what it loses. */
+interface Undecided {
+  readonly change: Plain<ClientChange>;
+  /** Its parameters change, for some name. */
+  readonly moved: boolean;
+  /** `why`: an interest: only if no file has a variant for it. */
+  readonly maybeLost: {
+    readonly type: string;
+    readonly name: string;
+    readonly why: string | Interest;
+  }[];
+}
+
 /** What a reload would change for the clients of this process (ADR 123): all but needsRestart and upstreams. */
 async function effectOn(
   { relay, config: before }: Compared,
@@ -81,11 +95,15 @@ async function effectOn(
   const counts = { streams: 0, changed: 0, losing: 0, reconnecting: 0 };
   /** What files were asked, by `idOf`. */
   const inFiles = new Map<string, boolean>();
+  let undecided: Undecided[] = [];
+  /** Clients and names. */
+  let undecidedCount = 0;
   for (const stream of [...relay.server.values()]) {
     await pace.yieldIfDue();
     whileAsked();
     if (stream.client !== undefined) await add(stream, stream.client);
   }
+  await decide();
   return {
     needsRestart: [],
     upstreams: [],
@@ -114,18 +132,17 @@ async function effectOn(
       lost: [],
       lostTotal: 0,
     };
+    const maybeLost: Undecided['maybeLost'] = [];
     let moved = next !== undefined && next.derived(undefined) !== parameters;
     for (const type of stream.types) {
       const parametersNow = await sessionsOf(type, next);
       moved ||= [...parametersNow].some(([from, to]) => from !== to);
       if (next !== undefined && (moved || !hasSameClaims || client.access.key !== next.access.key))
-        await addLosses(change, type, next, parametersNow);
+        await lossesOf(type, next, parametersNow, maybeLost);
     }
-    counts.changed += Number(moved);
-    counts.losing += Number(change.lostTotal > 0);
-    counts.reconnecting += Number(change.reconnects);
-    const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
-    if (isWorthListing && clients.length < mostListed.clients) clients.push(change);
+    undecided.push({ change, moved, maybeLost });
+    undecidedCount += 1 + maybeLost.length;
+    if (undecidedCount > decidedTogether) await decide();
   }
 
   /** Notes the sessions that a type's names need before and after. Returns the parameters after by those before. */
@@ -155,45 +172,59 @@ async function effectOn(
     getOrMake(sessions, key, () => none)[when] = true;
   }
 
-  async function addLosses(
-    change: Plain<ClientChange>,
+  async function lossesOf(
     { info, subscription }: TypeStream,
     next: ClientContext,
     parametersNow: ReadonlyMap<Parameters, Parameters>,
+    maybeLost: Undecided['maybeLost'],
   ): Promise<void> {
-    const perhaps = new Map<Interest, string>();
-    const lose = (name: string, why: string): void => {
-      change.lostTotal++;
-      if (change.lost.length < mostListed.lost) change.lost.push({ type: info.short, name, why });
-    };
     for (const { name, canonical, parameters, value } of subscription?.holdings() ?? []) {
       await pace.yieldIfDue();
       if (!isVariant(value)) continue;
       const now = parametersNow.get(parameters) ?? parameters;
       const why = whyLost(info.url, canonical, next, parameters, now);
-      if (typeof why === 'string') lose(name, why);
-      else if (why !== undefined) perhaps.set(why, name);
+      if (why !== undefined) maybeLost.push({ type: info.short, name, why });
     }
-    await askFiles(perhaps.keys());
-    for (const [interest, name] of perhaps) {
-      await pace.yieldIfDue();
-      if (inFiles.get(idOf(interest)) !== true) lose(name, 'NO_VARIANT');
+  }
+
+  /** What the clients that were looked at lose. */
+  async function decide(): Promise<void> {
+    const decided = undecided;
+    undecided = [];
+    undecidedCount = 0;
+    await askFiles(decided);
+    for (const { change, moved, maybeLost } of decided) {
+      for (const { type, name, why } of maybeLost) {
+        await pace.yieldIfDue();
+        if (typeof why !== 'string' && inFiles.get(idOf(why)) === true) continue;
+        change.lostTotal++;
+        const lost: Plain<LostResource> = { type, name, why: typeof why === 'string' ? why : 'NO_VARIANT' };
+        if (change.lost.length < mostListed.lost) change.lost.push(lost);
+      }
+      counts.changed += Number(moved);
+      counts.losing += Number(change.lostTotal > 0);
+      counts.reconnecting += Number(change.reconnects);
+      const isWorthListing = moved || change.reconnects || change.lostTotal > 0;
+      if (isWorthListing && clients.length < mostListed.clients) clients.push(change);
     }
   }
 
   /** For each name once, whoever asks for it. */
-  async function askFiles(interests: Iterable<Interest>): Promise<void> {
+  async function askFiles(of: readonly Undecided[]): Promise<void> {
     if (inFiles.size > mostRemembered) inFiles.clear();
-    const unknown: Interest[] = [];
-    for (const one of interests) {
+    const unknown = new Map<string, Interest>();
+    for (const { why } of of.flatMap(({ maybeLost }) => maybeLost)) {
       await pace.yieldIfDue();
-      if (!inFiles.has(idOf(one))) unknown.push(one);
+      if (typeof why === 'string') continue;
+      const id = idOf(why);
+      if (!inFiles.has(id)) unknown.set(id, why);
     }
-    for (let at = 0; at < unknown.length; at += askedTogether) {
+    const sought = [...unknown];
+    for (let at = 0; at < sought.length; at += decidedTogether) {
       whileAsked();
-      const part = unknown.slice(at, at + askedTogether);
-      const found = await filesHave(part);
-      for (const [index, one] of part.entries()) inFiles.set(idOf(one), found[index] === true);
+      const part = sought.slice(at, at + decidedTogether);
+      const found = await filesHave(part.map(([, interest]) => interest));
+      for (const [index, [id]] of part.entries()) inFiles.set(id, found[index] === true);
     }
   }
 
