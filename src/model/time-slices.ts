@@ -117,18 +117,49 @@ const runLength = 2048;
 
 type Compare<T> = (a: T, b: T) => number;
 
-/** A sorted copy of a long list: a merge sort that makes pauses. Of two sorted runs V8's own sort makes one merge. */
+/** A sorted copy of a list of any length: a merge sort that makes pauses. */
 export async function sortedInSlices<T>(
   list: readonly T[],
   compare: Compare<T>,
   pace: Pace,
 ): Promise<readonly T[]> {
-  await pace.yieldIfDue();
-  if (list.length <= runLength) return list.toSorted(compare);
-  const half = list.length >>> 1;
-  const first = await sortedInSlices(list.slice(0, half), compare, pace);
-  const second = await sortedInSlices(list.slice(half), compare, pace);
-  return [...first, ...second].toSorted(compare);
+  let runs: (readonly T[])[] = [];
+  for (let at = 0; at < list.length; at += runLength) {
+    await pace.yieldIfDue();
+    runs.push(list.slice(at, at + runLength).toSorted(compare));
+  }
+  while (runs.length > 1) {
+    const merged: (readonly T[])[] = [];
+    for (let at = 0; at < runs.length; at += 2) {
+      merged.push(await mergedInSlices(runs[at] ?? [], runs[at + 1] ?? [], compare, pace));
+    }
+    runs = merged;
+  }
+  return runs[0] ?? [];
+}
+
+async function mergedInSlices<T>(
+  a: readonly T[],
+  b: readonly T[],
+  compare: Compare<T>,
+  pace: Pace,
+): Promise<readonly T[]> {
+  const merged: T[] = [];
+  for (const one of inOrder(a, b, compare)) {
+    merged.push(one);
+    if (merged.length % runLength === 0) await pace.yieldIfDue();
+  }
+  return merged;
+}
+
+function* inOrder<T>(a: readonly T[], b: readonly T[], compare: Compare<T>): Iterable<T> {
+  const rest = b[Symbol.iterator]();
+  let next = rest.next();
+  for (const one of a) {
+    for (; next.done !== true && compare(next.value, one) < 0; next = rest.next()) yield next.value;
+    yield one;
+  }
+  for (; next.done !== true; next = rest.next()) yield next.value;
 }
 
 /** Whose account work and memory go to (wire/accounts.ts). */
