@@ -365,15 +365,17 @@ const longestReason = 1024;
 const said = (message = ''): string => errorText(message, longestReason);
 
 /**
- * It has answered all that it was sent. Something that does not wait may still be to be sent, or upstream has yet to answer
- * for it. After an earlier stream a client may have all of it: then nothing was sent on this one. `own`: what of it waits.
+ * It has answered all that it was sent, and nothing is to be sent now. Upstream may have yet to answer for something that
+ * does not wait. After an earlier stream a client may have all of it: then nothing was sent on this one. `own`: what of it
+ * waits.
  */
 function hasTaken(
-  { responses, pending }: Subscription,
+  { responses, pending, due }: Subscription,
   own: ReadonlySet<string>,
   held: () => Iterable<Holding>,
 ): boolean {
-  if (responses.oldestOutstanding !== undefined) return false;
+  // Before all that it has is looked at: after a commit thousands are to be sent something.
+  if (due || responses.oldestOutstanding !== undefined) return false;
   if (!pending && responses.state !== 'NOT_SENT') return true;
   const all = [...held()];
   // What it gets by an alias, or has lost, is not among them.

@@ -165,13 +165,18 @@ export function inspectDelivery(
     const all = staleness.stale;
     // Nearly always.
     if (all.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names);
+    const serving = servingUpstreams(relay, type, names, all);
     return all.filter(({ name }) => serving.has(name));
   }
 }
 
-/** Those that what clients ask for comes from. */
-function servingUpstreams(relay: Relay, type: TypeUrl | undefined, names: ReadonlySet<string>) {
+/** Those that what clients ask for comes from; it looks no further than until all of `among` are found. */
+function servingUpstreams(
+  relay: Relay,
+  type: TypeUrl | undefined,
+  names: ReadonlySet<string>,
+  among: readonly Pick<StaleUpstream, 'name'>[],
+) {
   const serving = new Set<string | undefined>();
   if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
   if (type !== undefined && names.size > 0) return serving;
@@ -179,6 +184,7 @@ function servingUpstreams(relay: Relay, type: TypeUrl | undefined, names: Readon
     if (type !== undefined && of !== type) continue;
     if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
     serving.add(relay.servedBy(of, selector));
+    if (among.every(({ name }) => serving.has(name))) break;
   }
   return serving;
 }

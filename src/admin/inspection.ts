@@ -190,12 +190,14 @@ export function inspection(inspected: InspectedProcess): Inspector {
     const [status, classes] = await Promise.all([knownStatus(), listClasses()]);
     const facts = inspected.own.page.facts();
     const found = problemsOf({ status, classes, facts, now: systemClock.now() });
-    return {
-      ...status,
-      ...inspected.found(found),
-      nacks: classes.problems.filter(({ kind }) => kind === 'REJECTED'),
-      rejectingClients: classes.classes.reduce((sum, { rejecting }) => sum + rejecting, 0),
-    };
+    const nacks = classes.problems.filter(({ kind }) => kind === 'REJECTED');
+    const rejecting = new Map(classes.classes.map((one) => [one.id, one.rejecting]));
+    const listed = new Set(rejecting.keys());
+    // Of classes that are not listed only the problems are known.
+    for (const { class: of, clients } of nacks)
+      if (!listed.has(of)) rejecting.set(of, Math.max(clients, rejecting.get(of) ?? 0));
+    const rejectingClients = rejecting.values().reduce((sum, count) => sum + count, 0);
+    return { ...status, ...inspected.found(found), nacks, rejectingClients };
   }
 
   async function knownStatus(): Promise<KnownStatus> {

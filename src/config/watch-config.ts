@@ -1,6 +1,8 @@
-import { unwatchFile, watchFile } from 'node:fs';
+import { readlinkSync } from 'node:fs';
+import { dirname, resolve } from 'node:path';
 import { type Clock, Settling, systemClock, type Timer } from '../model/clock.ts';
 import { fail, type Result } from '../model/result.ts';
+import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
 import type { Environment } from './document.ts';
 import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
@@ -13,10 +15,9 @@ export interface WatchOptions {
   /** What was loaded before; left out: the file as it is now. */
   readonly inForce?: Config;
   readonly clock?: Clock;
+  readonly watchDirectory?: WatchDirectory;
 }
 
-/** How often the system is asked for what links lead to: its notifications know one directory. Milliseconds. */
-const lookMs = 500;
 /** Writers need a moment for several steps. */
 const settlingTimes = { quiet: 100, longest: 1000 };
 /** What is refused is checked again so often: a Secret that it names may come a minute after its ConfigMap. Milliseconds. */
@@ -32,16 +33,24 @@ export function watchConfig(
   onChange: (loaded: Result<Config, readonly ConfigProblem[]>) => void,
   options: WatchOptions,
 ) {
-  const { environment, clock = systemClock } = options;
+  const { environment, clock = systemClock, watchDirectory } = options;
   const settling = new Settling(clock, settlingTimes, () => look(false));
-  const changed = (): void => settling.touch();
+  const watches = new DirectoryWatches(() => settling.touch(), watchDirectory);
   let closed = false;
   let seen = options.inForce?.source.digest ?? fingerprint(readConfigText(file));
   let again: Timer | undefined;
 
+  /** Anew each time: a directory of the same name may be another one by now. */
+  const follow = (): void => {
+    watches.close();
+    for (const directory of directoriesOf(file)) watchNearest(directory, watches);
+  };
+
   const look = (always: boolean): void => {
     if (closed) return;
     settling.cancel();
+    // Before reading: what changes from here on is seen by the new watches.
+    follow();
     const text = readConfigText(file);
     const now = fingerprint(text);
     if (now === seen && !always) return;
@@ -71,9 +80,9 @@ export function watchConfig(
     });
   };
 
-  watchFile(file, { persistent: false, interval: lookMs }, changed);
-  // It may have changed between the reading of the version in force and the first look.
-  changed();
+  follow();
+  // It may have changed between the reading of the version in force and now.
+  if (fingerprint(readConfigText(file)) !== seen) settling.touch();
   return {
     /** SIGHUP: reads the file again and reports, even if nothing changed. */
     reload: () => look(true),
@@ -81,10 +90,40 @@ export function watchConfig(
       closed = true;
       settling.cancel();
       again?.cancel();
-      unwatchFile(file, changed);
+      watches.close();
     },
   };
 }
 
+/**
+ * The directories in which something must change for the file's content to change: its own, that of each symbolic
+ * link on the way to it (a ConfigMap's `..data`), and that of what the links lead to.
+ */
+function directoriesOf(file: string): ReadonlySet<string> {
+  const directories = new Set([dirname(resolve(file))]);
+  const walk = linksOnTheWay(file);
+  let step = walk.next();
+  while (step.done !== true) {
+    const target = linkTarget(step.value);
+    if (target !== undefined) directories.add(dirname(step.value));
+    step = walk.next(target);
+  }
+  return directories.add(dirname(step.value));
+}
+
+/** A directory that is not there (yet again) is waited for in the nearest one above it. */
+function watchNearest(directory: string, watches: DirectoryWatches): void {
+  const above = dirname(directory);
+  if (!watches.add(directory) && above !== directory) watchNearest(above, watches);
+}
+
 const fingerprint = (text: Result<string>): string =>
   text.ok ? digest(text.value) : `unreadable: ${text.error}`;
+
+function linkTarget(path: string): string | undefined {
+  try {
+    return readlinkSync(path);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,8 +1,8 @@
 import type { Clock } from '../model/clock.ts';
 import { countIn, getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
+import type { Account } from '../wire/accounts.ts';
 import { addCounts, type Counts, type ReadCluster } from './reading.ts';
-import type { Payer } from './rows.ts';
 
 /** A class of clients, as operators see it. */
 export interface ReportingClass {
@@ -18,7 +18,7 @@ const mostRows = 20_000;
 /** Longer names are in sums only. Bytes. */
 const longestName = 1024;
 
-type Peer = Pick<Payer, 'exempt'>;
+type Peer = Pick<Account, 'key' | 'exempt'>;
 
 class Window {
   readonly since: number;
@@ -27,8 +27,8 @@ class Window {
     { readonly of: ReportingClass; readonly byCluster: Map<string, Counts> }
   >();
   #size = 0;
-  /** How many each peer has made. */
-  readonly #made = new Map<Peer, number>();
+  /** How many each peer has made, by its key: one that comes again has another account. */
+  readonly #made = new Map<string, number>();
 
   constructor(since: number) {
     this.since = since;
@@ -38,10 +38,10 @@ class Window {
   row(of: ReportingClass, peer: Peer, cluster: string): Counts | undefined {
     const known = this.classes.get(of.id)?.byCluster.get(cluster);
     if (known !== undefined) return known;
-    const isFull = !peer.exempt && (this.#made.get(peer) ?? 0) >= mostRows / 2;
+    const isFull = !peer.exempt && (this.#made.get(peer.key) ?? 0) >= mostRows / 2;
     if (isFull || this.#size >= mostRows || cluster.length > longestName) return undefined;
     this.#size++;
-    countIn(this.#made, peer, 1);
+    countIn(this.#made, peer.key, 1);
     const { byCluster } = getOrMake(this.classes, of.id, () => ({ of, byCluster: new Map() }));
     return getOrMake(byCluster, cluster, () => ({ success: 0, error: 0, dropped: 0 }));
   }

@@ -364,14 +364,16 @@ export class Rejections {
   get verdicts(): readonly Verdict[] {
     if (this.#verdicts !== undefined) return this.#verdicts;
     const verdicts: Verdict[] = [];
-    // Thousands of clients may each reject the same, or something of their own.
-    const known = new Set<ReadonlySet<string> | string>();
+    const known = new Set<ReadonlySet<string>>();
+    /** Thousands of clients may each reject something of their own: only those with the rarest of the names are compared. */
+    const byName = new Map<string, ReadonlySet<string>[]>();
     for (const { reason, names } of this.#all()) {
       if (known.has(names)) continue;
       known.add(names);
-      const key = JSON.stringify([...names].toSorted());
-      if (!known.has(key)) verdicts.push({ cause: 'rejected', reason, names });
-      known.add(key);
+      const candidates = names.values().map((name) => byName.get(name) ?? []);
+      if (fewest(candidates).some((one) => names.isSubsetOf(one))) continue;
+      for (const name of names) getOrMake(byName, name, () => []).push(names);
+      verdicts.push({ cause: 'rejected', reason, names });
     }
     this.#verdicts = verdicts;
     return verdicts;
@@ -437,6 +439,15 @@ export class Rejections {
     this.#live.delete(stream);
     this.#verdicts = undefined;
   }
+}
+
+function fewest<T>(lists: Iterable<readonly T[]>): readonly T[] {
+  let fewest: readonly T[] | undefined;
+  for (const list of lists) {
+    if (fewest === undefined || list.length < fewest.length) fewest = list;
+    if (list.length === 0) break;
+  }
+  return fewest ?? [];
 }
 
 const isWithin = (inner: ReadonlySet<string>, outer: ReadonlySet<string>): boolean =>

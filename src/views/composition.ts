@@ -259,12 +259,14 @@ class ResponseContent {
     else if ((this.#isDelta || this.#tellsAll) && !this.#keep(change, lastSent)) this.#remove(item, lastSent);
   }
 
-  #takeNothing({ item, lastSent, clientVersion, resend }: Change): void {
+  #takeNothing({ item, lastSent, clientVersion, resend, has }: Change): void {
     const isTold = lastSent === 'absent';
     // The removal, or an error, does not say for which parameter set: it waits until all are resolved.
-    if (!isTold && this.#others.anyUnknown(item)) this.#beside.set(item.id, withheld(item));
+    const waits = !isTold && this.#others.anyUnknown(item);
+    if (waits) this.#beside.set(item.id, withheld(item));
+    const isStill = waits && has?.variant === 'unknown';
     const { absencesUnsaid } = this.input.encoding;
-    if (!this.#isDelta) this.#isNews ||= this.#tellsAll && !isTold && item.named;
+    if (!this.#isDelta) this.#isNews ||= this.#tellsAll && !isTold && !isStill && item.named;
     else if (clientVersion !== undefined) this.#remove(item, undefined);
     else if (!absencesUnsaid && item.named && (resend || !isTold)) this.#addAbsent(item);
   }

@@ -449,7 +449,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!this.#isDelta) return this.#waitsForState();
     const view = this.#view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
-    return this.#position?.waitsForCollectionsOf(view) === true;
+    return this.#position?.waitsForCollectionsOf(view, this.#awaited) === true;
   }
 
   /** Absence from a complete state deletes. */
@@ -497,6 +497,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     this.#isDeferring = isDeferring;
+    // As if nobody had asked: what comes is a first state.
+    if (response === undefined && !isDeferring && this.#position === undefined && this.#awaitsFirstAnswer()) {
+      this.#catchUp();
+      return undefined;
+    }
     const news = response && this.responses.asNews(response);
     this.#advance(move);
     return news;
@@ -520,6 +525,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#resend = untold;
     if (this.#awaited.size > 0) this.#awaited = awaitedAtHead(view, this.#awaited);
     if (untold === undefined) this.#catchUp();
+    else this.#fallBehind();
     view.dropHistory();
     if (old !== undefined && old !== view) {
       old.release(this);

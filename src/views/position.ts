@@ -130,13 +130,16 @@ export class Position {
 
   /**
    * If the parameters of a client change, it may lose resources of a wildcard or glob. It keeps all of them until the
-   * wildcard is resolved, and then gets all changes in one response. A wildcard that it adds holds nothing up.
+   * wildcard is resolved, and then gets all changes in one response. One that it has added, `awaited`, holds nothing up.
    */
-  waitsForCollectionsOf(view: View): boolean {
+  waitsForCollectionsOf(view: View, awaited: ReadonlySet<string>): boolean {
     const from = this.view;
     if (from === view || view.collectionsResolved) return false;
     return view.selection.collections.some(
-      (selected) => from.selection.has(entryId(selected)) && !view.isResolved(selected),
+      (selected) =>
+        from.selection.has(entryId(selected)) &&
+        !awaited.has(entryId(selected)) &&
+        !view.isResolved(selected),
     );
   }
 

@@ -201,10 +201,13 @@ export class SharedResponses {
   }
 
   #renew(): void {
-    const whole = this.#whole.values().reduce((total, { bytes }) => total + bytes.length, 0);
+    // A complete state is the same bytes for each step.
+    const all = new Set(this.#whole.values().map(({ bytes }) => bytes));
+    for (const { composed } of this.#known)
+      if (composed.response !== undefined) all.add(composed.response.bytes);
     this.#kept?.keep(
       this,
-      this.#known.reduce((total, { composed }) => total + bytesOf(composed), whole),
+      all.values().reduce((total, { length }) => total + length, 0),
     );
   }
 }

@@ -298,6 +298,7 @@ export class WorkersFleet implements Fleet {
   /** Since names that began to wait were asked about. */
   #pause: Timer | undefined;
   #told: CanaryRules | undefined;
+  #surveyed: { readonly reports: readonly CanaryReport[]; readonly survey: Survey } | undefined;
   #moving: { readonly timer: Timer; readonly since: number } | undefined;
 
   constructor(clock: Clock = systemClock) {
@@ -347,7 +348,7 @@ export class WorkersFleet implements Fleet {
     const counting = reports.filter(({ round }) => from !== undefined && round >= from);
     // Who is on the way to another side is not seen there, and where no worker listens nobody is.
     const areAll = all.length > 0 && counting.length === all.length;
-    if (areAll && !this.isMoving) return surveyOf(counting);
+    if (areAll && !this.isMoving) return this.#surveyOf(counting);
     // Who rejected something is still there, and may say something else now.
     const before = reports.flatMap(({ round, canaries }) =>
       canaries.filter(({ stream }) => stream !== '').map(round <= this.#over ? silent : outdated),
@@ -408,6 +409,16 @@ export class WorkersFleet implements Fleet {
     this.#judging?.rollout.canaries.clientsLeft(this.#clock.monotonic());
     if (report !== undefined) this.#ended(report.canaries, report.round);
     this.#judging?.rollout.answered();
+  }
+
+  /** The same as long as no worker says anything else. */
+  #surveyOf(reports: readonly CanaryReport[]): Survey {
+    const known = this.#surveyed;
+    const isSame = known?.reports.length === reports.length;
+    if (isSame && reports.every((one, at) => one === known.reports[at])) return known.survey;
+    const survey = surveyOf(reports);
+    this.#surveyed = { reports, survey };
+    return survey;
   }
 
   /** What was rejected before the round that counts may have been another change. */

@@ -1,9 +1,9 @@
 import { mkdirSync, renameSync, rmSync, symlinkSync, utimesSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { setTimeout } from 'node:timers/promises';
 import { expect } from 'chai';
 import { loadConfig } from '../../src/config/load.ts';
 import { type ConfigWatch, type WatchOptions, watchConfig } from '../../src/config/watch-config.ts';
+import type { Clock } from '../../src/model/clock.ts';
 import { VirtualClock } from '../support/virtual-clock.ts';
 import { minimal, temporaryDirectory } from './support.ts';
 
@@ -149,23 +149,76 @@ describe('configuration: watching', () => {
     await until('two');
   });
 
-  it('what is written in several steps is one version, and a touched file with the same content none', async () => {
-    writeFileSync(path('c.yaml'), version('one'));
-    start(path('c.yaml'));
-    utimesSync(path('c.yaml'), 1, 1);
-    await setTimeout(1000);
-    for (const id of ['two', 'three', 'four']) writeFileSync(path('c.yaml'), version(id));
-    await until('four');
-    expect(seen).to.deep.equal(['four']);
-  });
+  describe('with a clock and a file system of its own', () => {
+    let now = 0;
+    let timers: { readonly at: number; readonly run: () => void }[] = [];
+    let touch: () => void = () => undefined;
+    const clock: Clock = {
+      now: () => now,
+      monotonic: () => now,
+      after(milliseconds, run) {
+        const timer = { at: now + milliseconds, run };
+        timers.push(timer);
+        return { cancel: () => void (timers = timers.filter((other) => other !== timer)) };
+      },
+    };
+    const pass = (milliseconds: number): void => {
+      now += milliseconds;
+      const due = timers.filter(({ at }) => at <= now);
+      timers = timers.filter(({ at }) => at > now);
+      for (const { run } of due) run();
+    };
+    const seams: Partial<WatchOptions> = {
+      clock,
+      watchDirectory: (_, changed) => {
+        touch = changed;
+        return { close: () => undefined };
+      },
+    };
 
-  it('nothing is reported after close', async () => {
-    writeFileSync(path('c.yaml'), version('one'));
-    start(path('c.yaml'));
-    writeFileSync(path('c.yaml'), version('two'));
-    watch?.close();
-    await setTimeout(1000);
-    watch?.reload();
-    expect(seen).to.deep.equal([]);
+    beforeEach(() => {
+      now = 0;
+      timers = [];
+      writeFileSync(path('c.yaml'), version('one'));
+      start(path('c.yaml'), seams);
+    });
+
+    it('many events are one version', () => {
+      for (const id of ['two', 'three', 'four']) {
+        writeFileSync(path('c.yaml'), version(id));
+        touch();
+        pass(50);
+      }
+      expect(seen).to.deep.equal([]);
+      pass(100);
+      expect(seen).to.deep.equal(['four']);
+      expect(timers).to.deep.equal([]);
+    });
+
+    it('events that never cease do not hold a version back', () => {
+      writeFileSync(path('c.yaml'), version('two'));
+      for (let event = 0; event < 25; event++) {
+        touch();
+        pass(50);
+      }
+      expect(seen).to.deep.equal(['two']);
+    });
+
+    it('a touched file with the same content is no version', () => {
+      utimesSync(path('c.yaml'), 1, 1);
+      touch();
+      pass(100);
+      expect(seen).to.deep.equal([]);
+    });
+
+    it('nothing is reported after close', () => {
+      writeFileSync(path('c.yaml'), version('two'));
+      touch();
+      watch?.close();
+      touch();
+      pass(5000);
+      watch?.reload();
+      expect(seen).to.deep.equal([]);
+    });
   });
 });

@@ -12,7 +12,7 @@ describe('the load that operators see', () => {
   let clock: VirtualClock;
   let view: LoadView;
 
-  const peer = { exempt: false };
+  const peer = { key: 'one', exempt: false };
 
   beforeEach(() => {
     clock = new VirtualClock();
@@ -47,8 +47,8 @@ describe('the load that operators see', () => {
       Array.from({ length: 12_000 }, (_, at) => `${from}${at}`);
     view.add(of, peer, report(many('x')));
     expect(view.rows().loads).to.have.lengthOf(10_000);
-    view.add(of, { exempt: false }, report(many('y')));
-    view.add(of, { exempt: false }, report(['z']));
+    view.add(of, { key: 'two', exempt: false }, report(many('y')));
+    view.add(of, { key: 'three', exempt: false }, report(['z']));
     const { loads } = view.rows();
     expect(loads.filter(({ cluster }) => cluster.startsWith('y'))).to.have.lengthOf(10_000);
     expect(loads).to.have.lengthOf(20_000);

@@ -137,7 +137,7 @@ describe('rejections of canaries', () => {
     expect(cpuSeconds() - before).to.be.below(2);
   });
 
-  it('say nothing twice: who rejects the same is left out', () => {
+  it('say nothing twice: what is within another is left out', () => {
     const rejections = new Rejections();
     const reject = (...all: readonly string[]): CanaryStream => ({
       ...says(rejects(true, ...all), ...all),
@@ -147,10 +147,6 @@ describe('rejections of canaries', () => {
       [reject('a', 'b'), reject('b'), reject('b', 'c'), reject('b', 'a')],
       names('a', 'b', 'c'),
     );
-    expect(rejections.verdicts.map((verdict) => [...verdict.names].join())).to.deep.equal([
-      'a,b',
-      'b',
-      'b,c',
-    ]);
+    expect(rejections.verdicts.map((verdict) => [...verdict.names].join())).to.deep.equal(['a,b', 'b,c']);
   });
 });

@@ -405,6 +405,82 @@ describe('views', () => {
       expect(subscription.take(defersNothing)?.removed).to.deep.equal(['gone']);
     });
 
+    it('what comes after nothing is a first state, and has no time', () => {
+      const bench = new Bench();
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const [first, second] = [0, 1].map(() =>
+        bench.views.open(cds, delta, named('*'), ALLOW_ALL, subscriber),
+      );
+      expect([first, second].map((one) => one?.take(defersNothing))).to.deep.equal([undefined, undefined]);
+      bench.clock.advance(1000);
+      bench.full({ a: '1' });
+      for (const one of [first, second])
+        expect(one?.take(defersNothing)).to.include({ receivedAt: undefined });
+      bench.full({ a: '2' });
+      expect(first?.take(defersNothing)?.receivedAt).to.be.a('number');
+    });
+
+    it('a name that is added beside a wildcard that nobody answers does not wait for it', () => {
+      const bench = new Bench();
+      const delta = encoding({ ...sotw, protocol: 'delta' });
+      const subscriber = { wake: () => undefined, payer: undefined };
+      const other = bench.views.open(cds, delta, named('x', 'y'), ALLOW_ALL, subscriber);
+      const puts = [put(cds, 'x', '1'), put(cds, 'y', '1')];
+      bench.says({ holder: namedHolder, puts, resolved: [...bench.interests] });
+      other.take(defersNothing);
+      const one = bench.views.open(cds, delta, named('*'), ALLOW_ALL, subscriber);
+      expect(one.take(defersNothing)).to.equal(undefined);
+      one.select(named('*', 'x'), ALLOW_ALL, new Set(), []);
+      expect(one.take(defersNothing)?.resources).to.equal(1);
+      const glob = 'xdstp://a/envoy.config.cluster.v3.Cluster/dir/*';
+      const second = bench.views.open(cds, delta, named('x'), ALLOW_ALL, subscriber);
+      expect(second.take(defersNothing)?.resources).to.equal(1);
+      second.select(named('x', glob), ALLOW_ALL, new Set(), []);
+      expect(second.take(defersNothing)).to.equal(undefined);
+      second.select(named('x', 'y', glob), ALLOW_ALL, new Set(), []);
+      expect(second.take(defersNothing)?.resources).to.equal(1);
+    });
+
+    it('errors that a full state leaves to the next response come also after a deferred removal', () => {
+      const bench = new Bench();
+      const subscription = bench.open();
+      bench.full({ a: '1', b: '1' });
+      subscription.take(defersNothing);
+      const gone = { name: resourceName('a'), constraints: UNCONSTRAINED };
+      bench.says({ removals: [gone] });
+      subscription.take(() => true);
+      const status = encodeStatus(7, 'no');
+      bench.says({ resourceErrors: [{ ...gone, code: 7, message: 'no', status }] });
+      subscription.take(() => true);
+      expect(contents(subscription.take(defersNothing))).to.deep.equal({ b: '1' });
+      expect(subscription.pending).to.equal(true);
+      const last = subscription.take(defersNothing)?.bytes.subarray(5) ?? Buffer.alloc(0);
+      expect(fromBinary(DiscoveryResponseSchema, last).resourceErrors).to.have.length(1);
+    });
+
+    for (const protocol of ['sotw', 'delta'] as const) {
+      it(`an absence that is withheld is told once, while a removal is deferred (${protocol})`, () => {
+        const bench = new Bench();
+        const at = (name: string, env: string) => {
+          const parameters = internParameters([['env', env]]);
+          const selector = resourceName(name);
+          return { selector, spelling: name, locator: true, parameters, locatorParameters: parameters };
+        };
+        const selection = Selection.of([at('x', 'dev'), at('x', 'prod'), at('y', 'dev')]);
+        const subscriber = { wake: () => undefined, payer: undefined };
+        const encoded = encoding({ ...sotw, protocol });
+        const one = bench.views.open(cds, encoded, selection, ALLOW_ALL, subscriber);
+        const isProd = ({ parameters }: Interest): boolean => parameters.entries.get('env') === 'prod';
+        const resolved = bench.interests.filter((interest) => !isProd(interest));
+        bench.says({ holder: namedHolder, puts: [put(cds, 'y', '1')], resolved });
+        one.take(defersNothing);
+        const gone = { name: resourceName('y'), constraints: UNCONSTRAINED };
+        bench.says({ holder: namedHolder, resolved: [], removals: [gone] });
+        for (let look = 0; look < 3; look++) expect(one.take(() => true)).to.equal(undefined);
+      });
+    }
+
     it('a removal that is kept beside a glob that nobody answers is deferred, and not due', () => {
       const bench = new Bench();
       const delta = encoding({ ...sotw, protocol: 'delta' });

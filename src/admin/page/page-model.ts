@@ -119,11 +119,12 @@ function otherClasses({ classes, total, streams, problems }: Plain<ListClassesRe
 }
 
 /** Names may have kilobytes. */
-function pageProblem(problem: Plain<Problem>) {
+function pageProblem(problem: Plain<Problem>, at: number) {
   const { upstream, type, name, classes } = problem;
   return {
     ...problem,
-    short: shorten(problem.short, 120),
+    // The first three are said in the sentence (`sentence`), and begin with who it is.
+    short: shorten(problem.short, at < 3 ? 400 : 120),
     upstream: shorten(upstream, longestName),
     type: shorten(type, longestName),
     // A name that is cut would be another one.

@@ -227,7 +227,9 @@ export class Suspicion {
     const all = Array.from({ length: isolatedStreams }, (_, at) => first + at);
     const isOwn = (streamId: StreamId): number => (streamId === group.streamId ? 0 : 1);
     const left = (streamId: StreamId): number => others.filter((one) => one.streamId === streamId).length;
-    const [best = first] = all.toSorted((a, b) => users(a) - users(b) || isOwn(a) - isOwn(b) || left(a) - left(b));
+    const [best = first] = all.toSorted(
+      (a, b) => users(a) - users(b) || isOwn(a) - isOwn(b) || left(a) - left(b),
+    );
     return best;
   }
 
