@@ -241,18 +241,21 @@ export function waitingCollections(subscriptions: Iterable<UpstreamSubscription>
 
 /** What was unsubscribed on one stream not long ago. What upstream sent for it may still be on its way, and in order. */
 export class Leaving {
-  /** In the order in which they left: after which request, and for which parameters it may still be answered. */
-  readonly #left = new Map<Selector, { readonly request: number; readonly unanswered: Set<Parameters> }>();
+  /** In the order in which they left: after which request, with which parameters, and which of these may still be answered. */
+  readonly #left = new Map<
+    Selector,
+    { readonly request: number; readonly isUnanswered: Map<Parameters, boolean> }
+  >();
 
   get size(): number {
     return this.#left.size;
   }
 
-  add({ selector, parameters }: UpstreamSubscription, request: number, isUnanswered = false): void {
-    const unanswered = this.#left.get(selector)?.unanswered ?? new Set();
-    if (isUnanswered) unanswered.add(parameters);
+  add({ selector, parameters }: UpstreamSubscription, request: number, unanswered = false): void {
+    const isUnanswered = this.#left.get(selector)?.isUnanswered ?? new Map<Parameters, boolean>();
+    isUnanswered.set(parameters, unanswered || isUnanswered.get(parameters) === true);
     this.#left.delete(selector);
-    this.#left.set(selector, { request, unanswered });
+    this.#left.set(selector, { request, isUnanswered });
   }
 
   /** Nothing is on its way any more that was sent for those that left after this request, or earlier. */
@@ -269,13 +272,18 @@ export class Leaving {
 
   /** With locators: some of this name, which these constraints match, was taken back before it was answered. */
   isUnanswered(selector: Selector, constraints = UNCONSTRAINED): boolean {
-    const unanswered = this.#left.get(selector)?.unanswered.values();
-    return unanswered?.some((parameters) => constraints.matches(parameters)) === true;
+    const left = this.#left.get(selector)?.isUnanswered.entries();
+    return left?.some(([parameters, unanswered]) => unanswered && constraints.matches(parameters)) === true;
   }
 
   /** The same, with the same parameters. */
   hasUnanswered({ selector, parameters }: UpstreamSubscription): boolean {
-    return this.#left.get(selector)?.unanswered.has(parameters) === true;
+    return this.#left.get(selector)?.isUnanswered.get(parameters) === true;
+  }
+
+  /** Answered or not, with the same parameters. */
+  hasSame({ selector, parameters }: UpstreamSubscription): boolean {
+    return this.#left.get(selector)?.isUnanswered.has(parameters) === true;
   }
 }
 
@@ -336,8 +344,7 @@ export class SubscribedAgain {
     const left = new Set(leftOut);
     for (const subscription of subscriptions) {
       if (subscription.kind !== 'name' || this.#waiting.has(subscription)) continue;
-      if (left.has(subscription) || leaving.has(subscription.selector))
-        this.#waiting.set(subscription, attempts);
+      if (left.has(subscription) || leaving.hasSame(subscription)) this.#waiting.set(subscription, attempts);
     }
   }
 

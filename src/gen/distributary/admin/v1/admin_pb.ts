@@ -130,7 +130,8 @@ export type StatusResponse = Message<"distributary.admin.v1.StatusResponse"> & {
   host: string;
 
   /**
-   * Streams and polling clients of the classes of ListClasses that reject something, each once, whatever it rejects.
+   * Streams and polling clients that reject something, each once, whatever it rejects. Of classes that ListClasses does
+   * not list, as many as reject the same.
    *
    * @generated from field: uint32 rejecting_clients = 15;
    */
