@@ -12,6 +12,7 @@ import {
   createContextValues,
   type Interceptor,
 } from '@connectrpc/connect';
+import type { UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { universalRequestFromNodeRequest, universalResponseToNodeResponse } from '@connectrpc/connect-node';
 import type { Config } from '../config/config.ts';
 import type { Problem } from '../gen/distributary/admin/v1/problems_pb.ts';
@@ -27,7 +28,7 @@ import { BodyPieces, tooSmallMessage } from '../wire/half-sent.ts';
 import { compressed, type HttpAnswer, problem } from '../wire/http-answer.ts';
 import { pathOf } from '../wire/http-server.ts';
 import { isDisconnect } from '../wire/node-error.ts';
-import { answerJson, type BodyTaker, takerKey, written } from './answers.ts';
+import { answerJson, takerKey, written } from './answers.ts';
 import {
   type HttpListener,
   type HttpListenerOptions,
@@ -161,7 +162,7 @@ async function callRpc(rpc: Handler, request: IncomingMessage, response: ServerR
     respond(response, problem(400, 'invalid_argument', fault));
     return;
   }
-  const taker: BodyTaker = {};
+  const taker: Pick<UniversalServerResponse, 'body'> = {};
   const values = createContextValues()
     .set(takerKey, taker)
     .set(callerKey, callerOf(request))

@@ -13,6 +13,7 @@ import {
 import { isReflectMessage, reflect } from '@bufbuild/protobuf/reflect';
 import { BinaryWriter, WireType } from '@bufbuild/protobuf/wire';
 import { Code, ConnectError, createContextKey, type HandlerContext } from '@connectrpc/connect';
+import type { UniversalServerResponse } from '@connectrpc/connect/protocol';
 import type { TimeSlices } from '../model/time-slices.ts';
 import { undecoded } from '../wire/client-status.ts';
 import { isJsonObject } from '../wire/registry.ts';
@@ -70,13 +71,13 @@ export async function collected<Desc extends DescMessage>(
   return message;
 }
 
-/** Where a server takes an answer's body, which its handler has answered with an empty message instead. */
-export interface BodyTaker {
-  body?: AsyncIterable<Uint8Array>;
-}
-
-/** A server that takes bodies puts a taker here. Without one, answers are messages. */
-export const takerKey = createContextKey<BodyTaker | undefined>(undefined, { description: 'body taker' });
+/**
+ * A server that takes bodies puts here where it takes an answer's, which its handler has answered with an empty message
+ * instead. Without that, answers are messages.
+ */
+export const takerKey = createContextKey<Pick<UniversalServerResponse, 'body'> | undefined>(undefined, {
+  description: 'body taker',
+});
 
 /** Fields are in snake_case, as on Envoy's admin pages; what is false or 0 is shown. */
 export const answerJson: Partial<JsonWriteOptions> = { useProtoFieldName: true, alwaysEmitImplicit: true };

@@ -35,12 +35,14 @@ type Settled = Map<ResourceName, NameSettled>;
 type NewChange = Pick<Change, 'type' | 'upstream' | 'names' | 'first' | 'reason'>;
 
 /** What clients of another process say to a change, which is known by one name that it changed. */
-export interface ReportedAnswers extends Said {
+export interface ReportedAnswers extends Answers {
   readonly type: TypeUrl;
   readonly name: ResourceName;
   /** `contentHash` of a variant that is new, or `gone`. */
   readonly content: string;
   readonly gone: boolean;
+  /** How long the last ACK took, in milliseconds; undefined: there was none. */
+  readonly tookMs: number | undefined;
 }
 
 /** Commits whose ACKs still count: the newest. */
@@ -49,10 +51,7 @@ const maxCommits = 100;
 const tellMs = 500;
 
 /** How many clients have answered since it was told, and how. */
-interface Said extends Answers {
-  /** How long the last ACK took, in milliseconds; undefined: there was none. */
-  readonly tookMs: number | undefined;
-}
+type Said = Pick<ReportedAnswers, 'accepted' | 'rejected' | 'tookMs'>;
 
 /** What clients say to what came with the newest commits: counted up with each answer, and told now and then. */
 export class CommitAnswers<Sent extends object> {

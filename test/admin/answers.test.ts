@@ -1,14 +1,8 @@
 import { create, fromBinary, fromJsonString, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { createContextValues } from '@connectrpc/connect';
+import type { UniversalServerResponse } from '@connectrpc/connect/protocol';
 import { expect } from 'chai';
-import {
-  answered,
-  type BodyTaker,
-  Listed,
-  type Long,
-  maxAnswerBytes,
-  takerKey,
-} from '../../src/admin/answers.ts';
+import { answered, Listed, type Long, maxAnswerBytes, takerKey } from '../../src/admin/answers.ts';
 import {
   ClientSchema,
   ListClientsResponseSchema,
@@ -29,7 +23,7 @@ const slices = new TimeSlices(systemClock);
 
 /** As a client of the admin listener reads it, and how many bytes that had. */
 async function read(answer: Long<typeof ListClientsResponseSchema>, type: string) {
-  const taker: BodyTaker = {};
+  const taker: Pick<UniversalServerResponse, 'body'> = {};
   const context = {
     values: createContextValues().set(takerKey, taker),
     requestHeader: new Headers({ 'content-type': type }),

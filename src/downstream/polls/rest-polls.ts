@@ -48,11 +48,6 @@ const bytesPerChange = 512 << 10;
 
 type Answered = (answer: HttpAnswer) => void;
 
-interface OpenPoll {
-  /** Its client has not gone. */
-  readonly isOpen: boolean;
-}
-
 interface RestPollsOptions {
   readonly polls: Polls;
   readonly clock: Clock;
@@ -147,7 +142,7 @@ export class RestPolls {
     head: HttpHead,
     body: Charged,
     answered: Answered,
-    poll: OpenPoll & { giveUp: () => void },
+    poll: { readonly isOpen: boolean; giveUp: () => void },
   ): InTurns<void> {
     const { polls } = this.#options;
     const read = yield* this.#read(info, head.peer, body);
@@ -192,7 +187,7 @@ export class RestPolls {
     asked: ReadPoll,
     outcome: Extract<PollOutcome, { kind: 'response' }>,
     { headers, peer }: HttpHead,
-    poll: OpenPoll,
+    poll: { readonly isOpen: boolean },
   ): Promise<HttpAnswer> {
     const compressed = takesGzip(headers['accept-encoding']);
     const made = await this.#bodies.of(outcome.response, peer.account, compressed);
