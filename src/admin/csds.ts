@@ -1,12 +1,9 @@
 import { create } from '@bufbuild/protobuf';
-import { AnySchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import type { ConnectRouter, HandlerContext } from '@connectrpc/connect';
 import type { Config } from '../config/config.ts';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import { ClientResourceStatus } from '../gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import {
-  type ClientConfig_GenericXdsConfig,
-  ClientConfig_GenericXdsConfigSchema,
   ClientStatusDiscoveryService,
   type ClientStatusRequest,
   type ClientStatusResponse,
@@ -31,9 +28,9 @@ import {
   ClientStatusWriter,
   type EncodedStatus,
   encodedResponse,
+  type StatusEntry,
   sizeOf,
   statusJson,
-  undecoded,
 } from '../wire/client-status.ts';
 import { type AuxiliaryCall, type AuxiliaryService, type CallKind, callKey } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
@@ -122,7 +119,7 @@ export interface ClientStatusQuery {
   readonly gone?: AbortSignal;
 }
 
-/** A Connect response on the xDS port, and one on the `rest` listener, is written at once, so it has a smaller bound. */
+/** A Connect response is written at once, so on the xDS port it has a smaller bound. */
 export const maxConnectBytes = 1 << 20;
 
 /** How a body is shown; undefined: it is not. */
@@ -224,32 +221,26 @@ function mayBeTold(access: Access | undefined, type: TypeUrl, holding: Holding):
   return access.admits(value, parameters) && value.constraints.matches(parameters);
 }
 
-function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): ClientConfig_GenericXdsConfig {
+function entryOf(type: ListedType, holding: Holding, bodyOf: BodyOf): StatusEntry {
   const { name, value, state, missing, rejection } = holding;
-  return create(ClientConfig_GenericXdsConfigSchema, {
+  const error = rejection && { at: rejection.at, details: rejection.message, version: rejection.version };
+  return {
     typeUrl: type.info.url,
     name,
     configStatus: configStatuses[state],
     ...contentOf(value, bodyOf),
     // What a removal left behind at the client is still shown.
     ...(missing && !isVariant(value) ? { clientStatus: ClientResourceStatus.DOES_NOT_EXIST } : {}),
-    ...(rejection && {
-      errorState: {
-        details: rejection.message,
-        versionInfo: rejection.version,
-        lastUpdateAttempt: timestampFromMs(Math.floor(rejection.at)),
-      },
-    }),
-  });
+    ...(error === undefined ? {} : { error }),
+  };
 }
 
-function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<ClientConfig_GenericXdsConfig> {
+function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<StatusEntry> {
   for (const [type, table] of relay.store.tables) {
     for (const [name, cached] of table.resources) {
       for (const { variant } of cached.variants.values()) {
         const content = contentOf(variant, bodyOf);
-        const clientStatus = ClientResourceStatus.ACKED;
-        yield create(ClientConfig_GenericXdsConfigSchema, { typeUrl: type, name, clientStatus, ...content });
+        yield { typeUrl: type, name, clientStatus: ClientResourceStatus.ACKED, ...content };
       }
     }
     for (const { interest, answer } of table.interests.all()) {
@@ -257,7 +248,7 @@ function* ownEntries(relay: Relay, bodyOf: BodyOf): Iterable<ClientConfig_Generi
       if (isCollection(selector) || table.hasContent(interest)) continue;
       const clientStatus =
         answer === undefined ? ClientResourceStatus.REQUESTED : ClientResourceStatus.DOES_NOT_EXIST;
-      yield create(ClientConfig_GenericXdsConfigSchema, { typeUrl: type, name: selector, clientStatus });
+      yield { typeUrl: type, name: selector, clientStatus };
     }
   }
 }
@@ -272,14 +263,13 @@ const configStatuses: Readonly<Record<SyncState, ConfigStatus>> = {
 function contentOf(
   value: Value | undefined,
   bodyOf: BodyOf,
-): Partial<Pick<ClientConfig_GenericXdsConfig, 'versionInfo' | 'lastUpdated' | 'xdsConfig'>> {
+): Pick<StatusEntry, 'version' | 'lastUpdated' | 'body'> {
   if (!isVariant(value)) return {};
-  const lastUpdated = timestampFromMs(Math.floor(value.cachedSince));
-  const content = { versionInfo: controlPlaneVersion(value), lastUpdated };
+  const content = { version: controlPlaneVersion(value), lastUpdated: value.cachedSince };
   // A private key is for its subscribers, not for whoever asks for their status.
   if (value.payload === undefined || typeInfo(value.type).short === 'sds') return content;
   const body = bodyOf(value.payload.bytes);
-  return body === undefined ? content : { ...content, xdsConfig: undecoded(AnySchema, body) };
+  return body === undefined ? content : { ...content, body };
 }
 
 /** Whose streams a CSDS answer tells of (docs/adr/0065). */

@@ -1,9 +1,7 @@
-import { create, type DescMessage, fromBinary, type MessageShape, toBinary } from '@bufbuild/protobuf';
+import { create, type DescMessage, fromBinary, type MessageShape } from '@bufbuild/protobuf';
 import { BinaryReader } from '@bufbuild/protobuf/wire';
 import {
   type ClientConfig,
-  type ClientConfig_GenericXdsConfig,
-  ClientConfig_GenericXdsConfigSchema,
   ClientConfigSchema,
   type ClientStatusResponse,
   ClientStatusResponseSchema,
@@ -11,21 +9,39 @@ import {
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Pace } from '../model/time-slices.ts';
 import {
-  bytes,
   encode,
   encoded,
   type Field,
   headOf,
+  message,
+  nested,
   sizeOf as sizeOfFields,
+  text,
+  varint,
 } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
 import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
 
+/** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
+export interface StatusEntry {
+  readonly typeUrl: string;
+  readonly name: string;
+  readonly version?: string;
+  /** An encoded Any. */
+  readonly body?: Uint8Array;
+  /** Milliseconds since the epoch. */
+  readonly lastUpdated?: number;
+  readonly configStatus?: number;
+  readonly clientStatus?: number;
+  readonly error?: { readonly at: number; readonly details: string; readonly version: string };
+}
+
 /** An encoded ClientStatusResponse in pieces. */
 export type EncodedStatus = readonly Uint8Array[];
 
-/** As many fields are one piece as have so many bytes together, or one that has more. */
+/** In bytes. What is shorter is copied into one piece with its neighbours; what is longer is a piece as it is. */
+const largeBody = 16 << 10;
 const pieceBytes = 64 << 10;
 
 /** Bytes one after the other, in pieces of a size that sockets like. */
@@ -44,6 +60,16 @@ class Chunks {
     this.length += size;
   }
 
+  bytes(bytes: Uint8Array): void {
+    if (bytes.length < largeBody) {
+      this.fields([encoded(bytes)]);
+      return;
+    }
+    this.#flush();
+    this.#pieces.push(bytes);
+    this.length += bytes.length;
+  }
+
   /** All of it; after that it is empty. */
   take(): readonly Uint8Array[] {
     this.#flush();
@@ -60,13 +86,14 @@ class Chunks {
   }
 }
 
-/** ClientStatusResponse.config and ClientConfig.generic_xds_configs; both have a length. */
+/** ClientStatusResponse.config, ClientConfig.generic_xds_configs and GenericXdsConfig.xds_config; all have a length. */
 const configTag = bytesTag(1);
 const entryTag = bytesTag(3);
+const bodyTag = bytesTag(4);
 
 /**
- * Writes a ClientStatusResponse entry by entry, up to a size: a response of tens of megabytes made of protobuf messages
- * would block the process for seconds.
+ * Writes a ClientStatusResponse entry by entry, up to a size. Large bodies are not copied: a response of tens of megabytes
+ * made of protobuf messages would block the process for seconds.
  */
 export class ClientStatusWriter {
   readonly #maxBytes: number;
@@ -79,17 +106,30 @@ export class ClientStatusWriter {
   }
 
   /** An entry of the client that is ended next. False: that is too much, and the answer cannot be used. */
-  entry(entry: ClientConfig_GenericXdsConfig): boolean {
-    this.#entries.fields([bytes(3, toBinary(ClientConfig_GenericXdsConfigSchema, entry))]);
+  entry(entry: StatusEntry): boolean {
+    const { body } = entry;
+    const fields = entryFields(entry);
+    if (body === undefined) {
+      this.#entries.fields([message(3, fields)]);
+    } else {
+      fields.push(encoded(headOf(bodyTag, body.length)));
+      const head = headOf(entryTag, sizeOfFields(fields) + body.length);
+      this.#entries.fields([encoded(head), ...fields]);
+      this.#entries.bytes(body);
+    }
     return this.#fits();
   }
 
   /** Ends a client. False: that is too much. */
   client({ nodeId, cluster, scope }: Readonly<Record<'nodeId' | 'cluster' | 'scope', string>>): boolean {
-    const rest = create(ClientConfigSchema, { node: { id: nodeId, cluster }, clientScope: scope });
-    this.#entries.fields([encoded(toBinary(ClientConfigSchema, rest))]);
+    const node: Field[] = [];
+    text(node, 1, nodeId);
+    text(node, 2, cluster);
+    const rest: Field[] = [message(1, node)];
+    text(rest, 4, scope);
+    this.#entries.fields(rest);
     this.#clients.fields([encoded(headOf(configTag, this.#entries.length))]);
-    for (const piece of this.#entries.take()) this.#clients.fields([encoded(piece)]);
+    for (const piece of this.#entries.take()) this.#clients.bytes(piece);
     return this.#fits();
   }
 
@@ -108,7 +148,32 @@ export class ClientStatusWriter {
   }
 }
 
-/** For who encodes it: protobuf writes fields that it does not know as they came. */
+function entryFields(entry: StatusEntry): Field[] {
+  const { typeUrl, name, version = '', lastUpdated, configStatus = 0, clientStatus = 0, error } = entry;
+  const fields: Field[] = [];
+  text(fields, 1, typeUrl);
+  text(fields, 2, name);
+  text(fields, 3, version);
+  if (lastUpdated !== undefined) fields.push(message(5, timestamp(lastUpdated)));
+  if (configStatus !== 0) fields.push(varint(6, configStatus));
+  if (clientStatus !== 0) fields.push(varint(7, clientStatus));
+  if (error !== undefined) {
+    const state: Field[] = [message(2, timestamp(error.at))];
+    text(state, 3, error.details);
+    text(state, 4, error.version);
+    nested(fields, 8, state);
+  }
+  return fields;
+}
+
+/** google.protobuf.Timestamp. */
+function timestamp(milliseconds: number): Field[] {
+  const seconds = Math.floor(milliseconds / 1000);
+  const nanos = Math.floor(milliseconds - seconds * 1000) * 1e6;
+  return nanos === 0 ? [varint(1, seconds)] : [varint(1, seconds), varint(2, nanos)];
+}
+
+/** For connect-node, which encodes it: protobuf writes fields that it does not know as they came. */
 export function undecoded<Desc extends DescMessage>(desc: Desc, bytes: Uint8Array): MessageShape<Desc> {
   const response = create(desc);
   if (bytes.length === 0) return response;

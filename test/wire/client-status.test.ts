@@ -2,13 +2,17 @@ import { create, fromBinary, toBinary } from '@bufbuild/protobuf';
 import { AnySchema, timestampFromMs } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import fc from 'fast-check';
-import { UpdateFailureStateSchema } from '../../src/gen/envoy/admin/v3/config_dump_shared_pb.ts';
+import type { ClientResourceStatus } from '../../src/gen/envoy/admin/v3/config_dump_shared_pb.ts';
 import {
-  ClientConfig_GenericXdsConfigSchema,
   ClientStatusResponseSchema,
-  ConfigStatus,
+  type ConfigStatus,
 } from '../../src/gen/envoy/service/status/v3/csds_pb.ts';
-import { ClientStatusWriter, encodedResponse, sizeOf } from '../../src/wire/client-status.ts';
+import {
+  ClientStatusWriter,
+  encodedResponse,
+  type StatusEntry,
+  sizeOf,
+} from '../../src/wire/client-status.ts';
 
 type FcInfer<A> = A extends fc.Arbitrary<infer T> ? T : never;
 
@@ -20,20 +24,19 @@ const body = fc
     fc.nat(70_000).map((length) => new Uint8Array(length)),
   )
   .map((value) => toBinary(AnySchema, create(AnySchema, { typeUrl: 'type.googleapis.com/x', value })));
-const entry = fc
-  .record(
-    {
-      typeUrl: text,
-      name: text,
-      versionInfo: text,
-      xdsConfig: body.map((any) => fromBinary(AnySchema, any)),
-      lastUpdated: milliseconds.map(timestampFromMs),
-      configStatus: fc.constantFrom(ConfigStatus.SYNCED, ConfigStatus.STALE),
-      errorState: text.map((details) => create(UpdateFailureStateSchema, { details })),
-    },
-    { requiredKeys: ['typeUrl', 'name'] },
-  )
-  .map((one) => create(ClientConfig_GenericXdsConfigSchema, one));
+const entry: fc.Arbitrary<StatusEntry> = fc.record(
+  {
+    typeUrl: text,
+    name: text,
+    version: text,
+    body,
+    lastUpdated: milliseconds,
+    configStatus: fc.nat(4),
+    clientStatus: fc.nat(5),
+    error: fc.record({ at: milliseconds, details: text, version: text }),
+  },
+  { requiredKeys: ['typeUrl', 'name'] },
+);
 const client = fc.record({
   nodeId: text,
   cluster: text,
@@ -48,7 +51,24 @@ function expected(from: FcInfer<typeof clients>) {
     config: from.map(({ nodeId, cluster, scope, entries }) => ({
       node: { id: nodeId, cluster },
       clientScope: scope,
-      genericXdsConfigs: entries,
+      genericXdsConfigs: entries.map(({ version = '', body: any, lastUpdated, error, ...rest }) => ({
+        typeUrl: rest.typeUrl,
+        name: rest.name,
+        versionInfo: version,
+        configStatus: (rest.configStatus ?? 0) as ConfigStatus,
+        clientStatus: (rest.clientStatus ?? 0) as ClientResourceStatus,
+        ...(any === undefined ? {} : { xdsConfig: fromBinary(AnySchema, any) }),
+        ...(lastUpdated === undefined ? {} : { lastUpdated: timestampFromMs(lastUpdated) }),
+        ...(error === undefined
+          ? {}
+          : {
+              errorState: {
+                details: error.details,
+                versionInfo: error.version,
+                lastUpdateAttempt: timestampFromMs(error.at),
+              },
+            }),
+      })),
     })),
   });
 }
@@ -78,13 +98,13 @@ describe('client status, written by hand', () => {
   });
 
   it('of megabytes too', () => {
-    const entries = Array.from({ length: 400 }, (_, index) => {
+    const entries = Array.from({ length: 400 }, (_, index): StatusEntry => {
       const value = new Uint8Array((index * 37) % 20_000).fill(index);
-      return create(ClientConfig_GenericXdsConfigSchema, {
+      return {
         typeUrl: 'type.googleapis.com/x',
         name: `name-${index}`,
-        xdsConfig: { value },
-      });
+        body: toBinary(AnySchema, create(AnySchema, { value })),
+      };
     });
     const from = [1, 2].map((number) => ({ nodeId: `${number}`, cluster: '', scope: '', entries }));
     const pieces = written(from, Number.POSITIVE_INFINITY)?.take() ?? [];
@@ -101,9 +121,19 @@ describe('client status, written by hand', () => {
     );
   });
 
+  it('takes large bodies as they are, and joins small ones', () => {
+    const writer = new ClientStatusWriter(Number.POSITIVE_INFINITY);
+    const bodies = [16_384, 100, 40_000, 16_383, 200_000].map((size) => new Uint8Array(size));
+    for (const [at, one] of bodies.entries()) writer.entry({ typeUrl: 't', name: `${at}`, body: one });
+    writer.client({ nodeId: 'one', cluster: '', scope: '' });
+    const pieces = writer.take();
+    expect(bodies.map((one) => pieces.includes(one))).to.deep.equal([true, false, true, false, true]);
+    expect(pieces.length).to.equal(7);
+  });
+
   it('forgets the entries of a client that has left', () => {
     const writer = new ClientStatusWriter(1000);
-    writer.entry(create(ClientConfig_GenericXdsConfigSchema, { typeUrl: 't', name: 'gone' }));
+    writer.entry({ typeUrl: 't', name: 'gone' });
     writer.drop();
     writer.client({ nodeId: 'here', cluster: '', scope: '1' });
     const [config] = fromBinary(ClientStatusResponseSchema, Buffer.concat(writer.take())).config;
