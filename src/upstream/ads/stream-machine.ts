@@ -18,6 +18,8 @@ const maxUnsolicited = 100;
 const manyTypes = 256;
 /** So much of resource_timeout runs between new streams for wildcards that come back: names have had theirs. */
 const renewalShare = 4 / 3;
+/** Where silence says nothing, what comes back opens a new stream so often at most. */
+const soonestRenewalMs = 2000;
 
 /**
  * One stream to a control plane, as a machine without I/O and clock: what happens to it are its methods, and `ready` says
@@ -104,11 +106,14 @@ export class StreamMachine extends StreamEffects {
     this.#unsolicited.clear();
     for (const type of [...this.#types.values()]) this.#begin(type, resumed);
     const { resourceTimeoutMs } = this.options;
-    if (this.#renewedLately && resourceTimeoutMs !== undefined)
-      this.armInSilence('renewed', resourceTimeoutMs * renewalShare, () => {
+    if (this.#renewedLately) {
+      const again = (): void => {
         this.#renewedLately = false;
         this.flush();
-      });
+      };
+      if (resourceTimeoutMs === undefined) this.arm('renewed', soonestRenewalMs, again);
+      else this.armInSilence('renewed', resourceTimeoutMs * renewalShare, again);
+    }
     this.flush();
   }
 
@@ -150,7 +155,7 @@ export class StreamMachine extends StreamEffects {
     const types = [...this.#types.values()].toSorted((a, b) => a.info.order - b.info.order);
     const returned = this.#renewedLately ? undefined : types.find((type) => type.needsNewStream(false));
     if (returned !== undefined) {
-      this.#renewedLately = this.options.resourceTimeoutMs !== undefined;
+      this.#renewedLately = true;
       const reason = `the wildcard of ${returned.type} comes back: only a new stream gets all of it for certain`;
       this.add({ kind: 'renew', reason });
       return;

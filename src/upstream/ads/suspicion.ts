@@ -174,7 +174,32 @@ export class Suspicion {
   }
 
   #isolate(groups: readonly SubscriptionGroup[], now: number): readonly Relocation[] {
-    return groups.flatMap((group) => this.#move(group, this.#leastUsed(group), now));
+    const tally = this.#tally();
+    return groups.flatMap((group) => {
+      const { streamId: from } = group;
+      const to = this.#leastUsed(group, tally);
+      const used = group.interests > 0 ? 1 : 0;
+      for (const [id, by] of [
+        [from, -1],
+        [to, 1],
+      ] as const) {
+        const there = getOrMake(tally, id, () => ({ used: 0, all: 0 }));
+        there.used += by * used;
+        there.all += by;
+      }
+      return this.#move(group, to, now);
+    });
+  }
+
+  /** By stream: how many groups are there, and how many of them are in use. */
+  #tally() {
+    const tally = new Map<StreamId, { used: number; all: number }>();
+    for (const { streamId, interests } of this.#groups.values()) {
+      const there = getOrMake(tally, streamId, () => ({ used: 0, all: 0 }));
+      there.all++;
+      if (interests > 0) there.used++;
+    }
+    return tally;
   }
 
   #move(group: SubscriptionGroup, to: StreamId, now: number): readonly Relocation[] {
@@ -216,19 +241,20 @@ export class Suspicion {
    * The isolated stream that the fewest others use, with nothing else of the same type: its own, if no other is better. Known
    * and unknown types share none, as clients can invent the unknown ones.
    */
-  #leastUsed(group: SubscriptionGroup): StreamId {
-    const first = usualStreams + (isForUnknownTypes(group.home) ? isolatedStreams : 0);
-    const others = [...this.#groups.values().filter((one) => one !== group)];
-    const users = (streamId: StreamId): number => {
-      const there = others.filter((one) => one.streamId === streamId);
-      if (there.some(({ type }) => type === group.type)) return Number.POSITIVE_INFINITY;
-      return there.filter(({ interests }) => interests > 0).length;
+  #leastUsed(group: SubscriptionGroup, tally = this.#tally()): StreamId {
+    const { type, role, home, streamId: own, interests } = group;
+    const first = usualStreams + (isForUnknownTypes(home) ? isolatedStreams : 0);
+    const other = this.#group(type, role === 'named' ? 'wildcard' : 'named')?.streamId;
+    const isCounted = this.#group(type, role) === group;
+    const count = (id: StreamId, what: 'used' | 'all'): number => {
+      const isItself = isCounted && id === own && (what === 'all' || interests > 0);
+      return (tally.get(id)?.[what] ?? 0) - (isItself ? 1 : 0);
     };
+    const users = (id: StreamId): number => (id === other ? Number.POSITIVE_INFINITY : count(id, 'used'));
+    const isOwn = (id: StreamId): number => (id === own ? 0 : 1);
     const all = Array.from({ length: isolatedStreams }, (_, at) => first + at);
-    const isOwn = (streamId: StreamId): number => (streamId === group.streamId ? 0 : 1);
-    const left = (streamId: StreamId): number => others.filter((one) => one.streamId === streamId).length;
     const [best = first] = all.toSorted(
-      (a, b) => users(a) - users(b) || isOwn(a) - isOwn(b) || left(a) - left(b),
+      (a, b) => users(a) - users(b) || isOwn(a) - isOwn(b) || count(a, 'all') - count(b, 'all'),
     );
     return best;
   }
