@@ -7,6 +7,7 @@ import {
   type StreamEnd,
   Suspicion,
 } from '../../../src/upstream/ads/suspicion.ts';
+import { cpuSeconds } from '../../support/cpu.ts';
 
 /** A stream must live for 30 s here. */
 const well = 30_000;
@@ -86,6 +87,19 @@ function apartTwice(): Setting {
 }
 
 describe('which stream asks what', () => {
+  it('of thousands of types that end one stream costs little', () => {
+    const setting = new Setting();
+    const types = Array.from({ length: 5000 }, (_, at) => `invented${at}`);
+    const [streamId = 0] = setting.ask(...types);
+    setting.open(streamId);
+    for (const type of types) setting.suspicion.firstRequested(streamId, typeOf(type), 0);
+    const before = cpuSeconds();
+    const moved =
+      setting.at(1).end(streamId).length + setting.at(2).open(streamId).at(3).end(streamId).length;
+    expect(moved).to.be.at.least(1);
+    expect(cpuSeconds() - before).to.be.below(1);
+  });
+
   it("whichever of a type's wildcard and names comes second is on the second stream", () => {
     expect(new Setting().ask('cds', 'cds x', 'eds x', 'eds', 'lds')).to.deep.equal([0, 1, 0, 1, 0]);
   });
