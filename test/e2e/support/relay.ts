@@ -191,8 +191,8 @@ export class RelayProcess implements AsyncDisposable {
   }
 
   /** A relay whose `blocked` can be asked for. */
-  static startProbed(config: RelayConfig): Promise<RelayProcess> {
-    return RelayProcess.start(config, { flags: [`--import=${loopProbe}`] });
+  static startProbed(config: RelayConfig, flags: readonly string[] = []): Promise<RelayProcess> {
+    return RelayProcess.start(config, { flags: [`--import=${loopProbe}`, ...flags] });
   }
 
   /** What it holds, garbage collected; `pids`: of several of its processes together. */
