@@ -112,7 +112,9 @@ export class DeltaType extends SubscribedType {
     unsubscribed: readonly UpstreamSubscription[],
   ): readonly OutgoingRequest[] {
     const { type, requestCount } = this;
-    const initialVersions = this.#initialVersions;
+    // What was unsubscribed before this is sent is not held any more, though it may be subscribed again.
+    const held = this.#initialVersions.entries().filter(([name]) => this.acked.hasName(name));
+    const initialVersions = new Map(held);
     this.#initialVersions = noVersions;
     this.#expectReturned(subscribed);
     const left = new Set(unsubscribed.map(({ selector }) => selector));
@@ -507,7 +509,7 @@ function* notFound({ bodies, removed, removedVariants, resourceErrors }: DeltaRe
   }
 }
 
-const noVersions: ReadonlyMap<string, string> = new Map();
+const noVersions: ReadonlyMap<ResourceName, string> = new Map();
 
 /**
  * What one delta request names at most, in bytes. gRPC servers refuse messages of more than 4 MiB unless told
