@@ -19,7 +19,7 @@ type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErro
 interface DeltaWaiting {
   readonly subscriptions: UpstreamSubscriptions;
   readonly acked: AckedResources;
-  readonly repeated: ReadonlySet<Identity>;
+  readonly repeated: ReadonlyMap<Identity, boolean>;
   readonly isEmpty: boolean;
   readonly sweepPending: boolean;
 }
@@ -109,18 +109,19 @@ function isWaiting(
 /**
  * An earlier subscription shows it as well, and it has changed: it may be an update of that, which was on its way:
  * → subscribe * {A}, ← a@1, → subscribe * {B}, ← a@2, ← a@2 b@1. No update repeats what has not changed, and none gives
- * somebody a second variant of a name: → subscribe * {A}, ← a {A}, → subscribe * {}, ← a {}.
+ * somebody a second variant of a name: → subscribe * {A}, ← a {A}, → subscribe * {}, ← a {}. But whom a control plane has
+ * given two gets updates of both.
  */
 function mayBeUpdate(
   { subscriptions, acked, repeated }: DeltaWaiting,
   identity: Identity,
   requestNumber: number,
 ): boolean {
-  if (repeated.has(identity)) return false;
+  if (repeated.get(identity) === true) return false;
   const { name, constraints } = identity;
-  const isPut = acked.get(name, constraints.key) !== undefined;
+  const isNew = acked.get(name, constraints.key) !== undefined && !repeated.has(identity);
   const isOther = (one: AckedVariant): boolean => one.constraints.key !== constraints.key && one.confirmed;
-  const others = isPut ? acked.of(name).filter(isOther) : [];
+  const others = isNew ? acked.of(name).filter(isOther) : [];
   return subscriptions
     .matching(name, [], constraints)
     .some(

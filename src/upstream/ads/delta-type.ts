@@ -27,8 +27,8 @@ import { type UpstreamSubscription, waitingCollections } from './upstream-subscr
 
 /** One type on an incremental stream (protocol §4 from the client's side). */
 export class DeltaType extends SubscribedType {
-  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered so before. */
-  readonly repeated = new Set<Identity>();
+  /** Of the last response, while a later wildcard or glob waits: what this stream had delivered before, and whether so. */
+  readonly repeated = new Map<Identity, boolean>();
   /** The last response had no entries. One that says that a name is missing has. */
   isEmpty = false;
   /** initial_resource_versions of the next first request: the resources that the relay has, with upstream's versions. */
@@ -236,7 +236,9 @@ export class DeltaType extends SubscribedType {
   #noteRepeated(puts: readonly Put[]): void {
     if (this.requestCount <= 1 || waitingCollections(this.subscriptions.unresolvedCollections).length === 0)
       return;
-    for (const put of puts) if (this.#isRepeated(put)) this.repeated.add(put);
+    for (const put of puts)
+      if (this.acked.get(put.name, put.constraints.key)?.confirmed === true)
+        this.repeated.set(put, this.#isRepeated(put));
   }
 
   /**

@@ -285,7 +285,7 @@ describe('which subscriptions a response answers', () => {
     } of delta) {
       it(name, () => {
         const resources = puts.map(resource);
-        const again = new Set(resources.filter((one) => repeated.includes(one.name)));
+        const again = new Map(resources.flatMap((one) => (repeated.includes(one.name) ? [[one, true]] : [])));
         const entries = resources.length + removals.length + heartbeats.length + errors.length;
         const stream = {
           ...waiting(asked, true),
@@ -307,7 +307,7 @@ describe('which subscriptions a response answers', () => {
     it('without locators: the only wildcard of a type, by any response', () => {
       const stream = {
         ...waiting([{ selector: all, request: 2 }], false),
-        repeated: new Set<never>(),
+        repeated: new Map<never, never>(),
         isEmpty: false,
       };
       const said = { puts: [resource('a')], removals: [], heartbeats: [], resourceErrors: [] };
