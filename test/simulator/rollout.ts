@@ -648,8 +648,9 @@ export class SimulatedRollout {
 
   /** It has, or is to have, what others have not: what is judged or frozen, whoever may have had the same before (ADR 161). */
   #hasHeld(node: string): boolean {
-    const { history, relay } = this.#options;
-    if (this.#sideNow(node) !== 'canary') return false;
+    const { history, relay, clock } = this.#options;
+    // Of what has just come the rollout has not heard yet.
+    if (this.#sideNow(node) !== 'canary' || clock.now() < history.joinedAt + heardMs) return false;
     return relay.gate.pending.some(
       ({ type, name, seen }) => seen && history.told.get(idOf(kindOf(type), name))?.has(node) === true,
     );
@@ -690,6 +691,11 @@ export class SimulatedRollout {
       // A client that rejects what was before a discard keeps what fails: that is usual then. One report is of both.
       if (before(node).filter(({ fails, isUsual }) => fails && isUsual).length > 1) return false;
       const ofClass = [...nodes].filter((one) => this.#classOf(one) === this.#classOf(node));
+      // If half a report failed before, for whatever reason, chance explains a few of them (ADR 161).
+      if (
+        ofClass.some((one) => history.reports.some((said) => said.node === one && said.fails && said.isUsual))
+      )
+        return false;
       const others = ofClass.filter((one) => !isInWaves(one));
       if (others.length > 0) return others.some((one) => well.has(one));
       // Who has the same as the first that is for their locators is judged with nobody, and may fail as well.
