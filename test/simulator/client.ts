@@ -193,8 +193,8 @@ export class Client {
     this.#armed = undefined;
     // On this stream it has been asked for: an empty first request would be the wildcard.
     const topic = this.#topics.values().find(({ wanted }) => wanted.wildcard || wanted.names.size > 0);
-    if (topic === undefined || this.#side === undefined) return;
     this.#nodeSent = false;
+    if (topic === undefined || this.#side === undefined) return;
     if (this.plan.protocol === 'sotw') this.#say(topic, undefined);
     else this.#subscribeDelta(topic, [], []);
   }
