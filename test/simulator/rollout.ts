@@ -572,6 +572,13 @@ export class SimulatedRollout {
     return new Set(names.flatMap(({ variant: { payload } }) => contentIn(payload) ?? []));
   }
 
+  /** With their constraints. */
+  #variants(type: TypeUrl, name: string, column: Side | 'said'): string {
+    const all = this.#options.relay.gate.contentOf(type, resourceName(name), column);
+    const lines = all.map(({ variant }) => `${variant.constraints.key} ${contentIn(variant.payload)}`);
+    return lines.toSorted().join('\n');
+  }
+
   /** What is new of a change that waits: nobody has judged that. */
   #joins(kind: Kind, name: string): void {
     const key = idOf(kind, name);
@@ -752,8 +759,11 @@ export class SimulatedRollout {
       const kind = kindOf(type);
       const said = world.at(kind, name, world.revision).map(({ content }) => content);
       const contents = this.#contents(type, name, 'canary');
-      // Of an edit of which the relay has not heard all, what comes is something else.
-      if (contents.isSubsetOf(new Set(said)))
+      const [judged, next] = (['canary', 'said'] as const).map((column) =>
+        this.#variants(type, name, column),
+      );
+      // Of an edit of which the relay has not heard all, what comes is something else, and so is what is queued.
+      if (contents.isSubsetOf(new Set(said)) && judged === next)
         history.discarded.set(idOf(kind, name), { contents, revision: world.revision });
       else history.discarded.delete(idOf(kind, name));
     }
