@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type StatusScopes, statusScopes } from './admin/csds.ts';
-import { sampleOf } from './admin/gauge-sample.ts';
+import { sampleOf } from './admin/local-clients.ts';
 import { Staleness } from './admin/staleness.ts';
 import type { Journal } from './cache/type-table.ts';
 import { ClientRules } from './clients.ts';

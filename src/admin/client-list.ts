@@ -25,7 +25,7 @@ import type { ClientState, Holding, MissingEntry } from '../model/subscription.t
 import type { Pace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { notAllowed } from '../observe/missing-text.ts';
+import { notAllowed } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import { type WaveRules, waveOf } from '../releases/canaries.ts';
 import type { Standing } from '../releases/waiting.ts';

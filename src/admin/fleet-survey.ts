@@ -6,14 +6,14 @@ import {
   type ClientClass,
   type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { type Clock, Paced } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
-import { rejectedText } from '../observe/problems.ts';
+import { parametersLabel, rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import { classOf, missingOf, summed, whyWithheld } from './client-list.ts';
-import { classOfProblem, fairShare } from './problem-parts.ts';
 import { rejectedVersions } from './resources.ts';
 import type { Plain } from './service.ts';
 
@@ -293,6 +293,32 @@ function mostHit(ofKind: readonly Plain<ClassProblem>[]): readonly Plain<ClassPr
 }
 
 const causeOf = ({ type, what, error }: Plain<ClassProblem>): string => JSON.stringify([type, what, error]);
+
+/** Equal for what is of the same class, also where it has no id. */
+export const classOfProblem = (one: Pick<Plain<ProblemClass>, 'class' | 'parameters'> | undefined): string =>
+  one?.class || parametersLabel(one?.parameters ?? {});
+
+/**
+ * As many as there is room for, and nobody's are all of them: the first of each group, then the second of each, and so
+ * on.
+ */
+export function fairShare<One>(
+  sorted: readonly One[],
+  groupOf: (one: One) => string,
+  most: number,
+): readonly One[] {
+  const counts = new Map<string, number>();
+  const placed = sorted.map((one) => {
+    const group = groupOf(one);
+    const place = counts.get(group) ?? 0;
+    counts.set(group, place + 1);
+    return { one, place };
+  });
+  return placed
+    .toSorted((a, b) => a.place - b.place)
+    .slice(0, most)
+    .map(({ one }) => one);
+}
 
 /** The rows of several answers as one list: those with the same key are one. */
 export function mergedRows<Row>(

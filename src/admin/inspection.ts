@@ -22,8 +22,7 @@ import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { typeLabels } from '../observe/metrics.ts';
-import { notAllowed } from '../observe/missing-text.ts';
-import { wrongOnes } from '../observe/problems.ts';
+import { notAllowed, wrongOnes } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import type { Promoted } from '../releases/rollout.ts';
 import { sizeOf } from '../wire/client-status.ts';
@@ -36,8 +35,7 @@ import { inspectDelivery } from './delivery.ts';
 import { freshMs } from './fleet-survey.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { canonicalOf, explainClient, explainMissing, onlyCanaries, whoHas, whyHeld } from './missing.ts';
-import { timestamp } from './problem-parts.ts';
-import { type KnownStatus, problemsOf } from './problems.ts';
+import { type KnownStatus, problemsOf, timestamp } from './problems.ts';
 import {
   canonicalGiven,
   type ExplainQuery,

@@ -23,7 +23,7 @@ import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
-import { missingText, nearestText } from '../observe/missing-text.ts';
+import { missingText, nearestText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import type { History } from '../releases/history.ts';
 import { missingOf } from './client-list.ts';

@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import { command } from '../admin/problem-parts.ts';
 import {
   type ClientTypeState,
   type ExplainRequest,
@@ -15,8 +14,7 @@ import { counted, errorLine, errorText, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { formatBytes } from '../observe/format.ts';
-import { notAllowed, othersText } from '../observe/missing-text.ts';
-import { parametersLabel } from '../observe/problems.ts';
+import { command, notAllowed, othersText, parametersLabel } from '../observe/problems.ts';
 import { stateCell, textTable, type View } from '../observe/text-table.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { count, parameters, required, text, type, UsageError } from './command.ts';
