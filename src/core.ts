@@ -152,7 +152,8 @@ export class Core {
   readonly #listeners = new Set<() => void>();
   #inForce: ReturnType<typeof madeOf>;
   readonly #sessionShares: SessionShares;
-  #isDraining = false;
+  /** From now on no stream is taken. */
+  isDraining = false;
   /** Clients are sent elsewhere, or will be. */
   isLeaving = false;
 
@@ -311,11 +312,6 @@ export class Core {
     );
   }
 
-  /** From now on no stream is taken. */
-  get isDraining(): boolean {
-    return this.#isDraining;
-  }
-
   get config(): Config {
     return this.#inForce.config;
   }
@@ -336,7 +332,7 @@ export class Core {
 
   beginDrain(): void {
     this.isLeaving = true;
-    this.#isDraining = true;
+    this.isDraining = true;
     this.rollout.stop();
     this.notifications.stop();
     this.fleet.stop();

@@ -23,7 +23,7 @@ import { executable, fromSource, packagePath, unpackFiles, version } from '../pa
 import { Code } from '../wire/grpc-status.ts';
 import { flagNames } from './context.ts';
 import { adminClient } from './relay-command.ts';
-import { firstSignal, processTerminal, type Terminal } from './terminal.ts';
+import { firstSignal, type Terminal } from './terminal.ts';
 
 /** How these commands are called: in a checkout, or where the package is installed. */
 const self = fromSource ? 'node_modules/.bin/node src/main.ts' : 'distributary';
@@ -127,10 +127,9 @@ function startClient(
   admin: string,
   terminal: Terminal,
 ) {
-  const colours =
-    terminal === processTerminal && process.stdout.isTTY && terminal.environment['NO_COLOR'] === undefined;
   const label = `[${id}]`.padEnd(8);
-  const shown = colours ? `\u001B[${env === 'prod' ? 32 : 36}m${label}\u001B[0m` : label;
+  const shown =
+    terminal.screen?.colours === true ? `\u001B[${env === 'prod' ? 32 : 36}m${label}\u001B[0m` : label;
   const say = (type: string, name: string, what: string): void => {
     const line = `${shown} ${type.padEnd(4)} ${printable(name).padEnd(16)} ${what}`;
     terminal.out(`${line.trimEnd()}\n`);
