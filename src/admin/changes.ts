@@ -13,7 +13,6 @@ import {
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import {
   ClientConfig_GenericXdsConfigSchema,
-  type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Side } from '../model/access.ts';
@@ -228,7 +227,9 @@ export function inspectChanges(inspected: InspectedProcess) {
     const asked = clients();
     const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
-    const request = nodeRequest(nodeId);
+    /** CSDS for the streams of one node. */
+    const matcher = { nodeId: { matchPattern: { case: 'exact' as const, value: nodeId } } };
+    const request = create(ClientStatusRequestSchema, { nodeMatchers: [matcher] });
     const maxBytes = inspected.config().limits.maxResponseBytes;
     const configs = valueOf(await asked.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
     return slices.run(async (pace) => {
@@ -361,12 +362,6 @@ function ofSide(field: string, side: DiffSide | undefined): Of {
 
 const isState = (query: Of): query is StateQuery => query.case !== 'client' && query.case !== 'parameters';
 
-/** CSDS for the streams of one node. */
-const nodeRequest = (id: string): ClientStatusRequest =>
-  create(ClientStatusRequestSchema, {
-    nodeMatchers: [{ nodeId: { matchPattern: { case: 'exact', value: id } } }],
-  });
-
 /** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
 function rollback(
   inspected: InspectedProcess,
@@ -437,11 +432,7 @@ function refusalOf(inspected: InspectedProcess, query: RollbackQuery): GrpcStatu
   const { to, reason, upstream, type } = query;
   if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
   if (to === 0) return refused('to is missing: the revision to go back to');
-  if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
-    const names = relay.upstreams.map(({ name }) => name);
-    const message = unknownWord('upstream', upstream, names);
-    return { code: Code.NOT_FOUND, message };
-  }
+  if (!hasUpstream(relay, upstream)) return noSuchUpstream(relay, upstream);
   if (type !== undefined && !gatedTypes(inspected).has(type)) {
     const gated = [...gatedTypes(inspected)].map((url) => typeInfo(url).short).join(', ');
     return refused(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
@@ -459,6 +450,15 @@ function refusalOf(inspected: InspectedProcess, query: RollbackQuery): GrpcStatu
   const verdict = verdictOf(change);
   const message = `revision ${to} was never released (${verdict}): roll back to an earlier one`;
   return { code: Code.FAILED_PRECONDITION, message };
+}
+
+/** Undefined: every one. */
+export const hasUpstream = ({ upstreams }: Relay, upstream: string | undefined): boolean =>
+  upstream === undefined || upstreams.some(({ name }) => name === upstream);
+
+export function noSuchUpstream({ upstreams }: Relay, upstream = ''): GrpcStatus {
+  const names = upstreams.map(({ name }) => name);
+  return { code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) };
 }
 
 /** What clients have of these types was never persisted, and the relay was started after the revision. */
@@ -573,17 +573,14 @@ async function yamlOf(
   if (before === undefined || after === undefined) {
     return `# more than ${maxCharacters} characters as JSON are not compared: distributary get shows both\n`;
   }
-  const fields = await fieldDifferences(parsed(before), parsed(after), pace);
+  const fields = await fieldDifferences(before, after, pace);
   return fields === '' ? '# nothing that is shown differs\n' : fields;
 }
 
-async function jsonOf(body: Uint8Array | undefined, pace: Pace): Promise<string | undefined> {
-  return body === undefined ? '{}' : redactedJson(body, pace, maxCharacters);
-}
-
-function parsed(text: string): JsonValue {
-  const value: unknown = JSON.parse(text);
-  return isJsonValue(value) ? value : {};
+async function jsonOf(body: Uint8Array | undefined, pace: Pace): Promise<JsonValue | undefined> {
+  const text = body === undefined ? '{}' : await redactedJson(body, pace, maxCharacters);
+  const value: unknown = text === undefined ? undefined : JSON.parse(text);
+  return value === undefined || isJsonValue(value) ? value : {};
 }
 
 /** What is shown of a difference: YAML costs most, so each field is written by itself. */

@@ -1,7 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
 import {
-  type Client,
   ClientSchema,
   type ClientTypeState,
   type ClientWave,
@@ -97,9 +96,11 @@ export async function clientList(
   const listed = limit === undefined ? inOrder : [...rejecting, ...others];
   const end = offset + Math.min(limit ?? Infinity, pageSize);
   const wanted = limit === undefined ? listed.length : Math.min(listed.length, offset + limit);
-  const rows = Iterator.from(listed.slice(offset, end)).map((stream) =>
-    rowOf(stream, query, relay, waveOf(stream)),
-  );
+  const rows = Iterator.from(listed.slice(offset, end)).map((stream) => {
+    const wave = waveOf(stream);
+    const types = stream.types.filter(isOfType(query.type)).map((one) => typeState(one, relay));
+    return create(ClientSchema, { ...aboutOf(stream), types, ...(wave === undefined ? {} : { wave }) });
+  });
   return new Listed({}, { field: 'clients', rows }, (written) => ({
     total: all.length,
     matching: listed.length,
@@ -109,19 +110,6 @@ export async function clientList(
 }
 
 const rejects = ({ subscription }: ListedType): boolean => subscription?.responses.state === 'ERROR';
-
-function rowOf(
-  stream: ListedClient,
-  { type }: ClientsQuery,
-  relay: IsServed,
-  wave: ReturnType<WaveOf>,
-): Client {
-  return create(ClientSchema, {
-    ...aboutOf(stream),
-    types: stream.types.filter(isOfType(type)).map((one) => typeState(one, relay)),
-    ...(wave === undefined ? {} : { wave }),
-  });
-}
 
 function aboutOf({ id, client, transport, route }: ListedClient) {
   return {
@@ -281,16 +269,9 @@ function* heldOf(
   const states = { MISSING: missing, NOT_SENT: unanswered };
   for (const state of ['MISSING', 'NOT_SENT'] as const)
     for (const one of states[state].filter(isMeant)) {
-      const { name, canonical, parameters } = one;
-      yield { ...nothingHeld, info, name, canonical, parameters, state };
+      yield { ...one, value: undefined, current: true, rejection: undefined, info, state };
     }
 }
-
-const nothingHeld: Pick<Held, 'value' | 'current' | 'rejection'> = {
-  value: undefined,
-  current: true,
-  rejection: undefined,
-};
 
 function row({ info, name, parameters, value, state, current, rejection }: Held, why: string): ClientHolding {
   const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';

@@ -14,7 +14,6 @@ import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
-import { unknownWord } from '../model/text.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
@@ -29,7 +28,7 @@ import { sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { collected } from './answers.ts';
-import { type InspectedProcess, inspectChanges } from './changes.ts';
+import { hasUpstream, type InspectedProcess, inspectChanges, noSuchUpstream } from './changes.ts';
 import { answerTooLarge, type ClientStatusQuery, type ClientStatusResult, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
 import { freshMs } from './fleet-survey.ts';
@@ -122,8 +121,7 @@ export function inspection(inspected: InspectedProcess): Inspector {
       if (upstream === '') throw invalid('upstream is missing');
       const removed = inspected.releaseRemovals(upstream, optionalType(type));
       if (removed !== undefined) return { removed };
-      const names = relay.upstreams.map(({ name }) => name);
-      throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
+      throw rpcError(noSuchUpstream(relay, upstream));
     },
     operate(operation) {
       const { bakes } = rollout.report();
@@ -367,18 +365,10 @@ function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeS
   return [...rows.values()];
 }
 
-type Operations = Readonly<
-  Record<
-    Operation['verb'],
-    readonly [
-      done: string,
-      /** How many names that was for; nothing: it is about no names. */
-      run: (operation: Operation, inspected: InspectedProcess) => Result<Promoted | number | undefined>,
-    ]
-  >
->;
+/** How many names that was for; nothing: it is about no names. */
+type Run = (operation: Operation, inspected: InspectedProcess) => Result<Promoted | number | undefined>;
 
-const operations: Operations = {
+const operations: Readonly<Record<Operation['verb'], readonly [done: string, run: Run]>> = {
   freeze: [
     'an operator has frozen changes',
     ({ type, upstream, reason, operator }, { rollout }) =>
@@ -406,11 +396,7 @@ const operations: Operations = {
 function operate(operation: Operation, inspected: InspectedProcess): Result<Promoted, GrpcStatus> {
   const { relay, log } = inspected;
   const { verb, type, upstream, reason, operator } = operation;
-  const upstreams = relay.upstreams.map(({ name }) => name);
-  if (upstream !== undefined && !upstreams.includes(upstream)) {
-    const message = unknownWord('upstream', upstream, upstreams);
-    return fail({ code: Code.NOT_FOUND, message });
-  }
+  if (!hasUpstream(relay, upstream)) return fail(noSuchUpstream(relay, upstream));
   const [done, run] = operations[verb];
   const result = run(operation, inspected);
   const said = {

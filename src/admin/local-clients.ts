@@ -384,15 +384,10 @@ function firstLoads(
   loads: readonly Plain<ClusterLoad>[],
   { limit, errorsFirst }: Request<'load'>,
 ): Plain<ClusterLoad>[] {
-  const order = errorsFirst ? byErrors : byRequests;
-  return loads.toSorted(order).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
+  const before = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+    (errorsFirst ? b.errors - a.errors : 0) || b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
+  return loads.toSorted(before).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
 }
-
-const byErrors = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
-  b.errors - a.errors || byRequests(a, b);
-
-const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
-  b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
 
 const isClass = ({ id, parameters }: ReportingClass, asked: Request<'load'>): boolean =>
   asked.class === '' ||

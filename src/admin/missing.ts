@@ -26,7 +26,7 @@ import { canonicalName, parentGlob } from '../model/xdstp.ts';
 import { missingText, nearestText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import type { History } from '../releases/history.ts';
-import { missingOf } from './client-list.ts';
+import { missingOf, summed } from './client-list.ts';
 import type { WaitQuery } from './requests.ts';
 import type { Answer, Plain } from './service.ts';
 import type { Staleness } from './staleness.ts';
@@ -140,8 +140,7 @@ export function noAnswerOf(worker: number): Acceptance {
 
 export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
   return {
-    clients: all.reduce((sum, { clients }) => sum + clients, 0),
-    missing: all.reduce((sum, { missing }) => sum + missing, 0),
+    ...all.reduce(summed('clients', 'missing'), NOBODY_MISSING),
     missingClients: worstOf(all.flatMap(({ missingClients }) => missingClients)),
   };
 }
@@ -169,13 +168,10 @@ function looked(
     if (missing === undefined) continue;
     subscribes = true;
     const absent = absentOf(type).map(({ name }) => notThere(name));
-    for (const one of [...missing, ...absent]) found.push(row(stream, type, one));
+    const about = { client: stream.id, node: stream.client?.nodeId ?? '', type: type.info.short };
+    for (const one of [...missing, ...absent]) found.push({ ...about, ...one });
   }
   return subscribes ? found : undefined;
-}
-
-function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Missing): Plain<MissingClient> {
-  return { client: stream.id, node: stream.client?.nodeId ?? '', type: info.short, name, state, why };
 }
 
 /** Undefined: it does not subscribe to any of these names. */
@@ -437,8 +433,13 @@ export async function explainClient(
   classes: Plain<ListClassesResponse>,
   pace: Pace,
 ): Promise<Answer<'explainClient'>> {
-  const lacking = client.holdings.filter(({ state }) => state === 'MISSING');
-  const problems = lacking.map((one) => asProblem(one, client));
+  // As the answer about classes has it.
+  const problems = client.holdings
+    .filter(({ state }) => state === 'MISSING')
+    .map(({ type, name, parameters, why }) => {
+      const about = { type, name, what: name, parameters, why, class: client.class };
+      return create(ClassProblemSchema, { ...about, kind: 'MISSING', clients: 1 });
+    });
   const explained = await explainMissing(relay, { ...classes, problems }, pace);
   const whyMissing = new Map(explained.problems.map((one) => [keyOf(one), missingText(one)]));
   const serving = new Set<string | undefined>();
@@ -471,15 +472,6 @@ function whyUnanswered(
   if (sent !== '' || isCached) return 'it has not been sent yet';
   return `upstream ${upstream ?? ''} has not answered yet`;
 }
-
-/** As the answer about classes has it. */
-const asProblem = (
-  { type, name, parameters, why }: ClientHolding,
-  { class: of }: GetClientResponse,
-): Plain<ClassProblem> =>
-  create(ClassProblemSchema, {
-    ...{ kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name, why },
-  });
 
 /** A name, or a wildcard or glob, by the spelling of a client that was accepted. */
 export function canonicalOf(type: TypeUrl, spelling: string): Selector {

@@ -59,10 +59,7 @@ const bounds = {
 type Problems = Iterable<Plain<Problem>>;
 
 /** Pure: what is wrong, the worst first, one problem for each cause. */
-export function problemsOf(facts: ProblemFacts): {
-  readonly problems: Plain<Problem>[];
-  readonly moreProblems: number;
-} {
+export function problemsOf(facts: ProblemFacts) {
   const found = [...finders.values().flatMap((find) => find(facts))].toSorted(worstFirst);
   // Clients can make any number of causes: they drive out no other kind, and no other class.
   const byClass = fairShare(
