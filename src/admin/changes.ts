@@ -105,7 +105,9 @@ export function inspectChanges(inspected: InspectedProcess) {
       const only = optionalType(type);
       const named = name === '' ? undefined : canonicalGiven(name, only);
       const sides = await compared(request);
-      const behind = to?.of.case === 'pending' ? queuedSides() : [];
+      // What waits until the change before it has ended, against what canaries have.
+      const queued = pendingNames((one) => one.queued);
+      const behind = to?.of.case === 'pending' ? [columnOf('canary', queued), columnOf('said', queued)] : [];
       const found = await slices.run(async (pace) => [
         ...(await differencesOf(sides, only, named, false, pace)),
         ...(await differencesOf(behind, only, named, true, pace)),
@@ -168,12 +170,6 @@ export function inspectChanges(inspected: InspectedProcess) {
 
   function columnOf(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
     return { names, of: (type, name) => comparablesOf(relay.gate.contentOf(type, name, column)) };
-  }
-
-  /** What waits until the change before it has ended, against what canaries have. */
-  function queuedSides(): readonly ComparedSide[] {
-    const names = pendingNames((one) => one.queued);
-    return [columnOf('canary', names), columnOf('said', names)];
   }
 
   function pendingNames(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {

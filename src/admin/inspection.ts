@@ -294,11 +294,6 @@ function admittedTo(client: Answer<'explain'> | undefined, name: ResourceName) {
   return { isDenied, admits };
 }
 
-const shown = (held: HeldVariant, asked: ResourceName) => ({
-  ...variantSummary(held),
-  name: nameOf(held, asked),
-});
-
 /** With what says whether it matches, and why. */
 type Explained = readonly [held: HeldVariant, why: () => ReturnType<typeof explainMatch>];
 
@@ -310,7 +305,7 @@ async function eachShown(
   const explained: Plain<VariantExplanation>[] = [];
   for (const [held, why] of variants) {
     await pace.yieldIfDue();
-    explained.push(Object.assign(shown(held, name), why()));
+    explained.push({ ...variantSummary(held), name: nameOf(held, name), ...why() });
   }
   return explained;
 }

@@ -124,7 +124,9 @@ export function localClients(
       const asked = stream.types.find(({ info }) => info.url === type);
       const holding = asked && holdingOf(asked, name, parameters);
       const own =
-        holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream, authorityOf(name));
+        holding?.parameters ??
+        asked?.selection.entries.values().find(({ selector }) => selector === name)?.parameters ??
+        derivedOf(stream, authorityOf(name));
       const withheld = withheldOf(relay, access, type, name, parameters ?? own);
       const known = {
         parameters: Object.fromEntries(own.entries),
@@ -137,7 +139,8 @@ export function localClients(
       const client = {
         ...typeState(asked, relay),
         ...heldOf(asked, holding, name),
-        missing: isMissing(asked, holding, name, relay),
+        // It asks for this, by its name or by a wildcard or glob that shows nothing.
+        missing: holding?.missing ?? missingOf(asked, relay).some(({ canonical }) => covers(canonical, name)),
       };
       return create(ExplainResponseSchema, { ...known, client });
     },
@@ -198,17 +201,6 @@ function heldOf(
   return { held: { ...aboutVariant(value), state, error: rejection?.message ?? '' }, removalState: '' };
 }
 
-/** The client asks for this, by its name or by a wildcard or glob that shows nothing. */
-function isMissing(
-  type: ListedType,
-  holding: Holding | undefined,
-  name: ResourceName,
-  relay: Pick<Relay, 'isServed'>,
-): boolean {
-  if (holding !== undefined) return holding.missing;
-  return missingOf(type, relay).some(({ canonical }) => covers(canonical, name));
-}
-
 /** Under several parameter sets: that of `parameters`, else one that the client has. */
 function holdingOf(
   type: ListedType,
@@ -223,11 +215,6 @@ function holdingOf(
     found.find(({ value }) => isVariant(value)) ??
     found.find(({ state }) => state !== 'NOT_SENT')
   );
-}
-
-/** Those that it asks for the name with. Undefined: it does not ask for it by name. */
-function parametersOf(type: ListedType, name: ResourceName): Parameters | undefined {
-  return type.selection.entries.values().find(({ selector }) => selector === name)?.parameters;
 }
 
 const derivedOf = ({ client }: Pick<ListedClient, 'client'>, authority?: string): Parameters =>
