@@ -157,21 +157,8 @@ export class Core {
   /** Clients are sent elsewhere, or will be. */
   isLeaving = false;
 
-  constructor(
-    config: Config,
-    {
-      log,
-      logLevels,
-      spans,
-      version,
-      processMetrics,
-      journal,
-      rolloutFile,
-      recorder,
-      answers = recorder,
-    }: CoreDependencies,
-    role: ProcessRole = {},
-  ) {
+  constructor(config: Config, dependencies: CoreDependencies, role: ProcessRole = {}) {
+    const { log, spans, rolloutFile, recorder, answers = recorder } = dependencies;
     this.recorder = recorder;
     this.#role = role;
     this.#judged = role.rollout ?? {
@@ -184,9 +171,11 @@ export class Core {
     this.#inForce = madeOf(config, this.#judged);
     this.log = log;
     logGrpc(log);
-    this.logLevels = logLevels ?? new LogLevels();
-    this.version = version;
-    this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, { process: processMetrics });
+    this.logLevels = dependencies.logLevels ?? new LogLevels();
+    this.version = dependencies.version;
+    this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, {
+      process: dependencies.processMetrics,
+    });
     this.conditions = new Conditions(log);
     this.#sessionShares = new SessionShares(config);
     this.spans = spans;
@@ -208,7 +197,7 @@ export class Core {
       idleMilliseconds: config.cache.idleTtlMs,
       maxCacheBytes: () => this.config.cache.maxBytes,
       defer: (run) => setImmediate(run),
-      journal,
+      journal: dependencies.journal,
       published: (commit) => {
         this.siblings.publish(commit);
         this.fleet.committed(commit);

@@ -234,12 +234,8 @@ export function inspectChanges(inspected: InspectedProcess) {
       const side: Received = new Map();
       for (const bytes of own.entries) {
         await pace.yieldIfDue();
-        const {
-          typeUrl: url,
-          name,
-          versionInfo,
-          xdsConfig,
-        } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        const entry = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        const { typeUrl: url, name, versionInfo, xdsConfig } = entry;
         if (versionInfo === '' && xdsConfig === undefined) continue;
         const type = typeUrl(url);
         const values = getOrMake(side, type, () => new Map<ResourceName, Comparables>());

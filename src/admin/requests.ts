@@ -183,14 +183,11 @@ export type Operation = ReturnType<typeof operationOf>;
 /** Throws INVALID_ARGUMENT without a reason: the log must say why. */
 export function operationOf(
   verb: (typeof verbs)[number],
-  {
-    upstream,
-    type,
-    reason,
-    wave = 0,
-  }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'> & Partial<Pick<Request<'promote'>, 'wave'>>,
+  request: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'> &
+    Partial<Pick<Request<'promote'>, 'wave'>>,
   operator: string,
 ) {
+  const { upstream, type, reason, wave = 0 } = request;
   if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
   return {
     verb,

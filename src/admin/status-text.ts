@@ -97,18 +97,8 @@ function endText({ waveEnds }: Plain<RolloutStatus>, now: number): string {
 }
 
 /** What is pending while the state is IDLE was discarded. */
-function pendingLines({
-  state,
-  canaries,
-  types,
-  upstream,
-  names,
-  pending,
-  masked,
-  reason,
-  checks,
-  traffic,
-}: Plain<RolloutStatus>): readonly string[] {
+function pendingLines(rollout: Plain<RolloutStatus>): readonly string[] {
+  const { state, canaries, types, upstream, names, pending, masked, reason, checks, traffic } = rollout;
   if (pending === 0) return [];
   const shown =
     names
