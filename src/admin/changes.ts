@@ -109,14 +109,35 @@ export function inspectChanges(inspected: InspectedProcess) {
       const queued = pendingNames((one) => one.queued);
       const behind = to?.of.case === 'pending' ? [columnOf('canary', queued), columnOf('said', queued)] : [];
       const found = await slices.run(async (pace) => [
-        ...(await differencesOf(sides, only, named, false, pace)),
-        ...(await differencesOf(behind, only, named, true, pace)),
+        ...(await differencesOf(sides, false, pace)),
+        ...(await differencesOf(behind, true, pace)),
       ]);
       const page = found.slice(offset, offset + maxDifferences);
       const rows = named === undefined ? Iterator.from(page).map(differenceRow) : withFields(page);
       return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
         nextOffset: nextOffset(offset, written, found.length),
       }));
+
+      /** By type, in the order of ADS, and by name. `queued`: nobody has it before the change that is judged has ended. */
+      async function differencesOf(compared: readonly ComparedSide[], queued: boolean, pace: Pace) {
+        const [from, to] = compared;
+        if (from === undefined || to === undefined) return [];
+        const types = new Set([...from.names.keys(), ...to.names.keys()]);
+        const differences: (readonly Difference[])[] = [];
+        for (const type of [...types].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order)) {
+          if (only !== undefined && only !== type) continue;
+          const found: Difference[] = [];
+          const names = compared.flatMap((side) => [...(side.names.get(type)?.keys() ?? [])]);
+          for (const name of new Set(names)) {
+            await pace.yieldIfDue();
+            if (named !== undefined && name !== named) continue;
+            const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
+            if (difference !== undefined) found.push({ ...difference, queued });
+          }
+          differences.push(await sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace));
+        }
+        return differences.flat();
+      }
     },
     rollback: (request, { operator }) => rollback(inspected, request, operator),
   } satisfies Partial<Inspector> & { change: unknown };
@@ -244,35 +265,6 @@ export function inspectChanges(inspected: InspectedProcess) {
       return sideOf(side);
     });
   }
-}
-
-/**
- * By type, in the order of ADS, and by name. `only` and `named`: what is compared; undefined: everything. `queued`: nobody
- * has it before the change that is judged has ended.
- */
-async function differencesOf(
-  sides: readonly ComparedSide[],
-  only: TypeUrl | undefined,
-  named: ResourceName | undefined,
-  queued: boolean,
-  pace: Pace,
-): Promise<readonly Difference[]> {
-  const [from, to] = sides;
-  if (from === undefined || to === undefined) return [];
-  const types = new Set([...from.names.keys(), ...to.names.keys()]);
-  const differences: (readonly Difference[])[] = [];
-  for (const type of [...types].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order)) {
-    if (only !== undefined && only !== type) continue;
-    const found: Difference[] = [];
-    for (const name of new Set(sides.flatMap(({ names }) => [...(names.get(type)?.keys() ?? [])]))) {
-      await pace.yieldIfDue();
-      if (named !== undefined && name !== named) continue;
-      const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
-      if (difference !== undefined) found.push({ ...difference, queued });
-    }
-    differences.push(await sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace));
-  }
-  return differences.flat();
 }
 
 /** The process that has the relay, as operators see it. */

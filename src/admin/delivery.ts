@@ -63,33 +63,28 @@ export function inspectDelivery(
     const unseen = new Set(query.names);
     for (const [type, had] of past) if (isMeant(type)) for (const name of had) unseen.delete(name);
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const answer = await accepted(query, wanted(query), unseen, past, call);
+      const answer = await accepted();
       const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
     }
-  }
 
-  async function accepted(
-    query: WaitQuery,
-    what: ReturnType<typeof wanted>,
-    unseen: Set<string>,
-    past: PastNames,
-    call: Call,
-  ): Promise<Answer<'wait'>> {
-    const { wave } = query;
-    const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
-    const misspelled = await unknown(query, unseen);
-    const said = await acceptance(what, past, call);
-    // Who is in a later wave has not got it yet.
-    const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
-    const found = mergeAcceptances([held, misspelled, counted]);
-    const staleUpstreams = stale(what);
-    const isAccepted =
-      found.missing === 0 &&
-      found.clients >= query.minClients &&
-      (query.allowStale || staleUpstreams.length === 0);
-    return { accepted: isAccepted, ...found, staleUpstreams };
+    async function accepted(): Promise<Answer<'wait'>> {
+      const { wave } = query;
+      const what = wanted(query);
+      const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
+      const misspelled = await unknown(query, unseen);
+      const said = await acceptance(what, past, call);
+      // Who is in a later wave has not got it yet.
+      const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
+      const found = mergeAcceptances([held, misspelled, counted]);
+      const staleUpstreams = stale(what);
+      const isAccepted =
+        found.missing === 0 &&
+        found.clients >= query.minClients &&
+        (query.allowStale || staleUpstreams.length === 0);
+      return { accepted: isAccepted, ...found, staleUpstreams };
+    }
   }
 
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */

@@ -50,8 +50,23 @@ export function fleetSurvey(
       streams++;
       if (stream.client === undefined) continue;
       const of = classOf(stream.client);
-      await count(stream, of, classes, problems, pace);
-      for (const type of stream.types) countMissing(type, of, missing);
+      const row = getOrMake(classes, of.id, () => newClass(of));
+      row.streams++;
+      if (row.streams <= sampled.streams) sample(stream, row);
+      const found = new Set<'rejecting' | 'late'>();
+      for (const type of stream.types) {
+        countMissing(type, of, missing);
+        const state = type.subscription?.responses.state;
+        const since = state === 'STALE' ? lateSince(type) : undefined;
+        if (state === 'ERROR') {
+          found.add('rejecting');
+          await countRejections(type, of, problems, pace);
+        } else if (since !== undefined) {
+          found.add('late');
+          problems.add(problem('LATE', type, of, since));
+        }
+      }
+      for (const what of found) row[what]++;
     }
     const counts = await missingSubscriptions(missing, problems, pace);
     const rows = [...classes.values()];
@@ -62,32 +77,6 @@ export function fleetSurvey(
       problems: problems.all(),
       missing: counts,
     });
-  }
-
-  async function count(
-    stream: ListedClient,
-    of: ClientClassId,
-    classes: Map<string, Plain<ClientClass>>,
-    problems: CountedProblems,
-    pace: Pace,
-  ): Promise<void> {
-    const row = getOrMake(classes, of.id, () => newClass(of));
-    row.streams++;
-    if (row.streams <= sampled.streams) sample(stream, row);
-    const found = new Set<'rejecting' | 'late'>();
-    for (const type of stream.types) {
-      const state = type.subscription?.responses.state;
-      if (state === 'ERROR') {
-        found.add('rejecting');
-        await countRejections(type, of, problems, pace);
-      } else if (state === 'STALE') {
-        const since = lateSince(type);
-        if (since === undefined) continue;
-        found.add('late');
-        problems.add(problem('LATE', type, of, since));
-      }
-    }
-    for (const what of found) row[what]++;
   }
 
   /** Milliseconds since the epoch, if the client has not answered for long. */

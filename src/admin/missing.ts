@@ -1,6 +1,5 @@
 import { create } from '@bufbuild/protobuf';
 import type { TypeTable } from '../cache/type-table.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import {
@@ -59,11 +58,10 @@ export function acceptanceOf(
     let [clients, missing] = [0, 0];
     const listed: Plain<MissingClient>[] = [];
     const sought = soughtBy(query.names);
-    const absentOf = (type: TypeStream) => missingOf(type, relay).filter(sought.covers).slice(0, maxListed);
     const counts = ({ state, why }: Missing) => !areWorkers || (state !== 'MISSING' && why !== unanswered);
     for (const stream of [...relay.server.values()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query.type, sought, absentOf)?.filter(counts);
+      const found = looked(stream, sought)?.filter(counts);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -72,6 +70,25 @@ export function acceptanceOf(
     }
     return { clients, missing, missingClients: worstOf(listed) };
   });
+
+  /** Undefined: this stream does not subscribe to it. */
+  function looked(stream: XdsStream, sought: Sought): Plain<MissingClient>[] | undefined {
+    let subscribes = false;
+    const found: Plain<MissingClient>[] = [];
+    for (const type of stream.types) {
+      if (query.type !== undefined && type.info.url !== query.type) continue;
+      const { subscription } = type;
+      if (subscription === undefined || subscription.selection.size === 0) continue;
+      const missing = notAccepted(subscription, sought);
+      if (missing === undefined) continue;
+      subscribes = true;
+      const absent = missingOf(type, relay).filter(sought.covers).slice(0, maxListed);
+      const about = { client: stream.id, node: stream.client?.nodeId ?? '', type: type.info.short };
+      for (const one of [...missing, ...absent.map(({ name }) => notThere(name))])
+        found.push({ ...about, ...one });
+    }
+    return subscribes ? found : undefined;
+  }
 }
 
 /** It is cached, or asked for by its name. */
@@ -149,29 +166,6 @@ export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
 function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[] {
   const rejects = ({ state }: Plain<MissingClient>): boolean => state === 'ERROR';
   return listed.toSorted((a, b) => Number(rejects(b)) - Number(rejects(a))).slice(0, maxListed);
-}
-
-/** Undefined: this stream does not subscribe to it. */
-function looked(
-  stream: XdsStream,
-  only: TypeUrl | undefined,
-  sought: Sought,
-  absentOf: (type: TypeStream) => readonly MissingEntry[],
-): Plain<MissingClient>[] | undefined {
-  let subscribes = false;
-  const found: Plain<MissingClient>[] = [];
-  for (const type of stream.types) {
-    if (only !== undefined && type.info.url !== only) continue;
-    const { subscription } = type;
-    if (subscription === undefined || subscription.selection.size === 0) continue;
-    const missing = notAccepted(subscription, sought);
-    if (missing === undefined) continue;
-    subscribes = true;
-    const absent = absentOf(type).map(({ name }) => notThere(name));
-    const about = { client: stream.id, node: stream.client?.nodeId ?? '', type: type.info.short };
-    for (const one of [...missing, ...absent]) found.push({ ...about, ...one });
-  }
-  return subscribes ? found : undefined;
 }
 
 /** Undefined: it does not subscribe to any of these names. */
