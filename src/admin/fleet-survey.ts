@@ -43,7 +43,9 @@ export function fleetSurvey(
   async function look(pace: Pace): Promise<Plain<ListClassesResponse>> {
     const classes = new Map<string, Plain<ClientClass>>();
     const problems = new CountedProblems();
-    const missing = new Map<readonly MissingEntry[], MissingCount>();
+    /** Those of a view have one list, which is looked through once. */
+    const lacking = new Map<readonly MissingEntry[], ReturnType<typeof noClients>>();
+    const missing = new Map<string, number>();
     let streams = 0;
     for (const stream of [...relay.clients()]) {
       await pace.yieldIfDue();
@@ -55,12 +57,12 @@ export function fleetSurvey(
       if (row.streams <= sampled.streams) sample(stream, row);
       const found = new Set<'rejecting' | 'late'>();
       for (const type of stream.types) {
-        countMissing(type, of, missing);
+        countMissing(type, of);
         const state = type.subscription?.responses.state;
         const since = state === 'STALE' ? lateSince(type) : undefined;
         if (state === 'ERROR') {
           found.add('rejecting');
-          await countRejections(type, of, problems, pace);
+          await countRejections(type, of);
         } else if (since !== undefined) {
           found.add('late');
           problems.add(problem('LATE', type, of, since));
@@ -68,15 +70,61 @@ export function fleetSurvey(
       }
       for (const what of found) row[what]++;
     }
-    const counts = await missingSubscriptions(missing, problems, pace);
+    for (const { type, classes: those } of lacking.values()) await countSubscriptions(type, those.values());
     const rows = [...classes.values()];
     return mostStreams({
       classes: rows,
       total: rows.length,
       streams,
       problems: problems.all(),
-      missing: counts,
+      missing: Object.fromEntries(missing),
     });
+
+    function countMissing(type: ListedType, of: ClientClassId): void {
+      const entries = type.subscription?.missing ?? [];
+      if (entries.length === 0) return;
+      const those = getOrMake(lacking, entries, () => noClients(type)).classes;
+      getOrMake(those, of.id, () => ({ of, clients: 0 })).clients++;
+    }
+
+    async function countRejections(type: ListedType, of: ClientClassId): Promise<void> {
+      const told = new Set<string>();
+      for (const rejection of type.subscription?.responses.rejections ?? []) {
+        await pace.yieldIfDue();
+        const { name, message, version, at } = rejection;
+        const found = {
+          ...problem('REJECTED', type, of, at),
+          name,
+          error: message,
+          version,
+          what: rejectedText(rejection),
+          ...rejectedVersions(rejection),
+        };
+        const key = problemKey(found);
+        // A stream counts once, however many of its resources it has rejected so.
+        if (!told.has(key)) problems.add(found);
+        told.add(key);
+      }
+    }
+
+    async function countSubscriptions(
+      type: ListedType,
+      those: Iterable<{ readonly of: ClientClassId; readonly clients: number }>,
+    ): Promise<void> {
+      const entries = missingOf(type, relay);
+      const { short, url } = type.info;
+      for (const { of, clients } of those) {
+        missing.set(short, (missing.get(short) ?? 0) + clients * entries.length);
+        for (const entry of entries) {
+          await pace.yieldIfDue();
+          const { name, since } = entry;
+          const why = whyWithheld(relay, of.access, url, entry);
+          const parameters = Object.fromEntries(entry.parameters.entries);
+          const found = problem('MISSING', type, of, since);
+          problems.add({ ...found, why, name, what: name, parameters, clients });
+        }
+      }
+    }
   }
 
   /** Milliseconds since the epoch, if the client has not answered for long. */
@@ -92,35 +140,6 @@ export function fleetSurvey(
     }
     return now - since < lateAfterMs ? undefined : clock.now() - (now - since);
   }
-
-  async function missingSubscriptions(
-    counted: ReadonlyMap<readonly MissingEntry[], MissingCount>,
-    problems: CountedProblems,
-    pace: Pace,
-  ): Promise<Record<string, number>> {
-    const subscriptions = new Map<string, number>();
-    for (const { type, classes } of counted.values()) {
-      const missing = missingOf(type, relay);
-      const { short } = type.info;
-      for (const { of, clients } of classes.values()) {
-        subscriptions.set(short, (subscriptions.get(short) ?? 0) + clients * missing.length);
-        for (const entry of missing) {
-          await pace.yieldIfDue();
-          const { name, parameters, since } = entry;
-          const why = whyWithheld(relay, of.access, type.info.url, entry);
-          const about = {
-            why,
-            name,
-            what: name,
-            parameters: Object.fromEntries(parameters.entries),
-            clients,
-          };
-          problems.add({ ...problem('MISSING', type, of, since), ...about });
-        }
-      }
-    }
-    return Object.fromEntries(subscriptions);
-  }
 }
 
 /** Clients that lack the same, by their classes. `type`: of one of them. */
@@ -128,19 +147,6 @@ const noClients = (type: ListedType) => ({
   type,
   classes: new Map<string, { readonly of: ClientClassId; clients: number }>(),
 });
-type MissingCount = ReturnType<typeof noClients>;
-
-/** Those of a view have one list, which is looked through once. */
-function countMissing(
-  type: ListedType,
-  of: ClientClassId,
-  counted: Map<readonly MissingEntry[], MissingCount>,
-): void {
-  const missing = type.subscription?.missing ?? [];
-  if (missing.length === 0) return;
-  const { classes } = getOrMake(counted, missing, () => noClients(type));
-  getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
-}
 
 type ClientClassId = ReturnType<typeof classOf>;
 
@@ -164,31 +170,6 @@ function sample(stream: ListedClient, { subscriptions }: Plain<ClientClass>): vo
       names.add(name);
       subscriptions.push({ type, name });
     }
-  }
-}
-
-async function countRejections(
-  type: ListedType,
-  of: ClientClassId,
-  problems: CountedProblems,
-  pace: Pace,
-): Promise<void> {
-  const told = new Set<string>();
-  for (const rejection of type.subscription?.responses.rejections ?? []) {
-    await pace.yieldIfDue();
-    const { name, message, version, at } = rejection;
-    const found = {
-      ...problem('REJECTED', type, of, at),
-      name,
-      error: message,
-      version,
-      what: rejectedText(rejection),
-      ...rejectedVersions(rejection),
-    };
-    const key = problemKey(found);
-    // A stream counts once, however many of its resources it has rejected so.
-    if (!told.has(key)) problems.add(found);
-    told.add(key);
   }
 }
 

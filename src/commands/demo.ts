@@ -87,29 +87,24 @@ async function startRelay(
   once: boolean,
   terminal: Terminal,
 ): Promise<Result<Distributary>> {
-  const usual = once ? undefined : await startAt(resources, 18_000, 19_000, terminal);
-  return usual?.ok === true ? usual : startAt(resources, 0, 0, terminal);
-}
+  const usual = once ? undefined : await startAt(18_000, 19_000);
+  return usual?.ok === true ? usual : startAt(0, 0);
 
-async function startAt(
-  resources: string,
-  xds: number,
-  admin: number,
-  terminal: Terminal,
-): Promise<Result<Distributary>> {
-  const text = JSON.stringify({
-    node: { id: 'relay-demo', cluster: 'relays' },
-    xds: { address: `127.0.0.1:${xds}` },
-    admin: { address: `127.0.0.1:${admin}` },
-    upstreams: [{ name: 'files', filesystem: { path: resources } }],
-    parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
-    rollout,
-    drain_timeout: '1s',
-  });
-  const config = parseConfig(text, 'demo', terminal.environment);
-  if (!config.ok) return fail(config.error.map((problem) => problemLine('demo', problem)).join('\n'));
-  const log = createLog({ format: 'text', write: (line) => sayWhatMatters(line, terminal) });
-  return Distributary.start(config.value, { log, version: version(), processMetrics: true });
+  async function startAt(xds: number, admin: number): Promise<Result<Distributary>> {
+    const text = JSON.stringify({
+      node: { id: 'relay-demo', cluster: 'relays' },
+      xds: { address: `127.0.0.1:${xds}` },
+      admin: { address: `127.0.0.1:${admin}` },
+      upstreams: [{ name: 'files', filesystem: { path: resources } }],
+      parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
+      rollout,
+      drain_timeout: '1s',
+    });
+    const config = parseConfig(text, 'demo', terminal.environment);
+    if (!config.ok) return fail(config.error.map((problem) => problemLine('demo', problem)).join('\n'));
+    const log = createLog({ format: 'text', write: (line) => sayWhatMatters(line, terminal) });
+    return Distributary.start(config.value, { log, version: version(), processMetrics: true });
+  }
 }
 
 /** Whoever edits a file wants to know what is wrong with it, and not what else a relay logs. */
