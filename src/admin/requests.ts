@@ -6,11 +6,11 @@ import type { AdminService } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { internParameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
-import { clientStates } from '../model/subscription.ts';
+import { type ClientState, clientStates } from '../model/subscription.ts';
 import { expectedText, unknownWord } from '../model/text.ts';
 import { typeByName, unknownType } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { levels } from '../observe/log-levels.ts';
+import { type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { addressText, parseSubjectAltNames, verifiedCertificate, verifiedIdentity } from '../wire/peer.ts';
@@ -100,15 +100,14 @@ export function clientsQuery({ limit, pageSize, type, state, ...rest }: Request<
     limit: limit === 0 ? undefined : limit,
     pageSize: pageSize === 0 ? undefined : pageSize,
     type: optionalType(type),
-    state: oneOf('state', state, clientStates),
+    state: stateNamed(state),
   };
 }
 
-/** Undefined: it is empty. */
-function oneOf<Word extends string>(what: string, text: string, words: readonly Word[]): Word | undefined {
-  const word = words.find((known) => known === text);
-  if (word !== undefined || text === '') return word;
-  throw invalid(unknownWord(what, text, words));
+function stateNamed(text: string): ClientState | undefined {
+  const state = clientStates.find((known) => known === text);
+  if (state !== undefined || text === '') return state;
+  throw invalid(unknownWord('state', text, clientStates));
 }
 
 export type ClientQuery = ReturnType<typeof clientQuery>;
@@ -161,7 +160,13 @@ export function logLevelChange({ level, node, forSeconds }: Request<'setLogLevel
     throw invalid(`for_seconds: ${expectedText(`0 to ${longestLevelSeconds}`, forSeconds)}`);
   }
   const milliseconds = (forSeconds === 0 ? usualLevelSeconds : forSeconds) * 1000;
-  return { level: oneOf('level', level, levels), node: node === '' ? undefined : node, milliseconds };
+  return { level: levelOf(level), node: node === '' ? undefined : node, milliseconds };
+}
+
+function levelOf(text: string): LogLevel | undefined {
+  const level = levels.find((known) => known === text);
+  if (level !== undefined || text === '') return level;
+  throw invalid(unknownWord('level', text, levels));
 }
 
 /** Who asks, for the log: the identity of the certificate, else the address. */
