@@ -161,35 +161,30 @@ function clientFilter(query: ClientsQuery, relay: IsServed, waveOf: WaveOf): Tes
 function ofTypes({ type, state, resource }: ClientsQuery, relay: IsServed): Test<ListedClient> {
   if (type === undefined && state === undefined) return () => true;
   const isMeant = isOfType(type);
-  const isAbout = type === undefined || resource === '' ? () => true : about(type, resource, state, relay);
+  const isAbout = type === undefined || resource === '' ? () => true : about(type);
   const hasState: Test<ListedType> =
     state === 'MISSING'
       ? (one) => missingOf(one, relay).length > 0 // whatever else is wrong with it
       : (one) => state === undefined || stateOf(one, relay) === state;
   return (stream) => stream.types.some((one) => isMeant(one) && hasState(one) && isAbout(one));
-}
 
-/** Streams that subscribe to a name, have rejected it, or lack it. */
-function about(
-  type: TypeUrl,
-  resource: string,
-  state: ClientState | undefined,
-  relay: IsServed,
-): Test<ListedType> {
-  if (state === 'MISSING') return (one) => missingOf(one, relay).some(({ name }) => name === resource);
-  if (state === 'ERROR') {
-    return ({ subscription }) =>
-      [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
+  /** Streams that subscribe to a name, have rejected it, or lack it. */
+  function about(of: TypeUrl): Test<ListedType> {
+    if (state === 'MISSING') return (one) => missingOf(one, relay).some(({ name }) => name === resource);
+    if (state === 'ERROR') {
+      return ({ subscription }) =>
+        [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
+    }
+    const canonical = canonicalName(resource, of);
+    if (!canonical.ok) return () => false;
+    const named = { name: canonical.value, aliases: [] };
+    // Streams of a class share a selection.
+    const known = new WeakMap<object, boolean>();
+    return ({ selection }) =>
+      getOrMake(known, selection, () =>
+        selection.entries.values().some(({ selector }) => coversResource(selector, named)),
+      );
   }
-  const canonical = canonicalName(resource, type);
-  if (!canonical.ok) return () => false;
-  const named = { name: canonical.value, aliases: [] };
-  // Streams of a class share a selection.
-  const known = new WeakMap<object, boolean>();
-  return ({ selection }) =>
-    getOrMake(known, selection, () =>
-      selection.entries.values().some(({ selector }) => coversResource(selector, named)),
-    );
 }
 
 /** Undefined: every type. */
