@@ -290,15 +290,7 @@ export class Core {
     this.subscribedUpstreams = new SubscribedUpstreams(this, role.subscribedElsewhere);
     this.loadReports = loadServer(this, loadRole);
     this.staleness = new Staleness(() => this.relay.upstreams);
-    this.metrics.sampleFrom(() =>
-      sampleOf(
-        this.relay,
-        this.staleness,
-        this.admission.connections,
-        this.accounts,
-        loadStreams(this.loadReports, loadRole),
-      ),
-    );
+    this.metrics.sampleFrom(() => sampleOf(this, loadStreams(this.loadReports, loadRole)));
   }
 
   get config(): Config {

@@ -7,7 +7,6 @@ import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import type { InspectedProcess, inspectChanges } from './changes.ts';
@@ -156,30 +155,25 @@ export function inspectDelivery(
   }
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
-  function stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
+  function stale(query: AcceptanceQuery): Plain<StaleUpstream>[] {
     const all = staleness.stale;
     // Nearly always.
     if (all.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names, all);
+    const serving = servingUpstreams(query, all);
     return all.filter(({ name }) => serving.has(name));
   }
-}
 
-/** Those that what clients ask for comes from; it looks no further than until all of `among` are found. */
-function servingUpstreams(
-  relay: Relay,
-  type: TypeUrl | undefined,
-  names: ReadonlySet<string>,
-  among: readonly Pick<StaleUpstream, 'name'>[],
-) {
-  const serving = new Set<string | undefined>();
-  if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
-  if (type !== undefined && names.size > 0) return serving;
-  for (const { type: of, selector } of relay.views.interests.all()) {
-    if (type !== undefined && of !== type) continue;
-    if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
-    serving.add(relay.servedBy(of, selector));
-    if (among.every(({ name }) => serving.has(name))) break;
+  /** Those that what clients ask for comes from; it looks no further than until all of `among` are found. */
+  function servingUpstreams({ type, names }: AcceptanceQuery, among: readonly Plain<StaleUpstream>[]) {
+    const serving = new Set<string | undefined>();
+    if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
+    if (type !== undefined && names.size > 0) return serving;
+    for (const { type: of, selector } of relay.views.interests.all()) {
+      if (type !== undefined && of !== type) continue;
+      if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
+      serving.add(relay.servedBy(of, selector));
+      if (among.every(({ name }) => serving.has(name))) break;
+    }
+    return serving;
   }
-  return serving;
 }

@@ -389,12 +389,14 @@ const always: readonly Kind[] = [
 type Kind = Pick<Route, 'protocol' | 'service'>;
 const kindOf = ({ protocol, service }: Kind): string => `${protocol} ${service}`;
 
+type SampledProcess = Pick<ServingProcess, 'relay' | 'accounts'> & {
+  readonly staleness: Staleness;
+  readonly admission: { readonly connections: number };
+};
+
 /** What the gauges show of a process. */
 export function sampleOf(
-  relay: Relay,
-  staleness: Staleness,
-  connections: number,
-  accounts: Accounts,
+  { relay, staleness, accounts, admission }: SampledProcess,
   loadStreams: { readonly received: number; readonly sent: number },
 ): Sample {
   const { store } = relay;
@@ -406,7 +408,7 @@ export function sampleOf(
   const perUpstream = (value: (of: UpstreamState, upstream: Upstream) => number): Reading[] =>
     relay.upstreams.map((upstream) => [value(upstream.state(), upstream), upstream.name]);
   return {
-    downstream_connections: [[connections]],
+    downstream_connections: [[admission.connections]],
     peer_accounts: [[accounts.size]],
     peer_waiting: [[accounts.waiting]],
     peer_held_bytes: [[accounts.held]],
