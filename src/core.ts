@@ -1,6 +1,6 @@
 import type { Socket } from 'node:net';
 import { type StatusScopes, statusScopes } from './admin/csds.ts';
-import { sampleOf } from './admin/gauge-sample.ts';
+import { sampleOf } from './admin/local-clients.ts';
 import { Staleness } from './admin/staleness.ts';
 import type { Journal } from './cache/type-table.ts';
 import { ClientRules } from './clients.ts';
@@ -152,25 +152,13 @@ export class Core {
   readonly #listeners = new Set<() => void>();
   #inForce: ReturnType<typeof madeOf>;
   readonly #sessionShares: SessionShares;
-  #isDraining = false;
+  /** From now on no stream is taken. */
+  isDraining = false;
   /** Clients are sent elsewhere, or will be. */
   isLeaving = false;
 
-  constructor(
-    config: Config,
-    {
-      log,
-      logLevels,
-      spans,
-      version,
-      processMetrics,
-      journal,
-      rolloutFile,
-      recorder,
-      answers = recorder,
-    }: CoreDependencies,
-    role: ProcessRole = {},
-  ) {
+  constructor(config: Config, dependencies: CoreDependencies, role: ProcessRole = {}) {
+    const { log, spans, rolloutFile, recorder, answers = recorder } = dependencies;
     this.recorder = recorder;
     this.#role = role;
     this.#judged = role.rollout ?? {
@@ -183,9 +171,11 @@ export class Core {
     this.#inForce = madeOf(config, this.#judged);
     this.log = log;
     logGrpc(log);
-    this.logLevels = logLevels ?? new LogLevels();
-    this.version = version;
-    this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, { process: processMetrics });
+    this.logLevels = dependencies.logLevels ?? new LogLevels();
+    this.version = dependencies.version;
+    this.metrics = new Metrics((type) => this.relay.store.variants(type) > 0, {
+      process: dependencies.processMetrics,
+    });
     this.conditions = new Conditions(log);
     this.#sessionShares = new SessionShares(config);
     this.spans = spans;
@@ -207,7 +197,7 @@ export class Core {
       idleMilliseconds: config.cache.idleTtlMs,
       maxCacheBytes: () => this.config.cache.maxBytes,
       defer: (run) => setImmediate(run),
-      journal,
+      journal: dependencies.journal,
       published: (commit) => {
         this.siblings.publish(commit);
         this.fleet.committed(commit);
@@ -300,20 +290,7 @@ export class Core {
     this.subscribedUpstreams = new SubscribedUpstreams(this, role.subscribedElsewhere);
     this.loadReports = loadServer(this, loadRole);
     this.staleness = new Staleness(() => this.relay.upstreams);
-    this.metrics.sampleFrom(() =>
-      sampleOf(
-        this.relay,
-        this.staleness,
-        this.admission.connections,
-        this.accounts,
-        loadStreams(this.loadReports, loadRole),
-      ),
-    );
-  }
-
-  /** From now on no stream is taken. */
-  get isDraining(): boolean {
-    return this.#isDraining;
+    this.metrics.sampleFrom(() => sampleOf(this, loadStreams(this.loadReports, loadRole)));
   }
 
   get config(): Config {
@@ -336,7 +313,7 @@ export class Core {
 
   beginDrain(): void {
     this.isLeaving = true;
-    this.#isDraining = true;
+    this.isDraining = true;
     this.rollout.stop();
     this.notifications.stop();
     this.fleet.stop();

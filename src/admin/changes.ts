@@ -13,7 +13,6 @@ import {
 import { GetClientRequestSchema, GetClientResponseSchema } from '../gen/distributary/admin/v1/fleet_pb.ts';
 import {
   ClientConfig_GenericXdsConfigSchema,
-  type ClientStatusRequest,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import type { Side } from '../model/access.ts';
@@ -106,16 +105,39 @@ export function inspectChanges(inspected: InspectedProcess) {
       const only = optionalType(type);
       const named = name === '' ? undefined : canonicalGiven(name, only);
       const sides = await compared(request);
-      const behind = to?.of.case === 'pending' ? queuedSides() : [];
+      // What waits until the change before it has ended, against what canaries have.
+      const queued = pendingNames((one) => one.queued);
+      const behind = to?.of.case === 'pending' ? [columnOf('canary', queued), columnOf('said', queued)] : [];
       const found = await slices.run(async (pace) => [
-        ...(await differencesOf(sides, only, named, false, pace)),
-        ...(await differencesOf(behind, only, named, true, pace)),
+        ...(await differencesOf(sides, false, pace)),
+        ...(await differencesOf(behind, true, pace)),
       ]);
       const page = found.slice(offset, offset + maxDifferences);
       const rows = named === undefined ? Iterator.from(page).map(differenceRow) : withFields(page);
       return new Listed({ total: found.length }, { field: 'differences', rows }, (written) => ({
         nextOffset: nextOffset(offset, written, found.length),
       }));
+
+      /** By type, in the order of ADS, and by name. `queued`: nobody has it before the change that is judged has ended. */
+      async function differencesOf(compared: readonly ComparedSide[], queued: boolean, pace: Pace) {
+        const [from, to] = compared;
+        if (from === undefined || to === undefined) return [];
+        const types = new Set([...from.names.keys(), ...to.names.keys()]);
+        const differences: (readonly Difference[])[] = [];
+        for (const type of [...types].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order)) {
+          if (only !== undefined && only !== type) continue;
+          const found: Difference[] = [];
+          const names = compared.flatMap((side) => [...(side.names.get(type)?.keys() ?? [])]);
+          for (const name of new Set(names)) {
+            await pace.yieldIfDue();
+            if (named !== undefined && name !== named) continue;
+            const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
+            if (difference !== undefined) found.push({ ...difference, queued });
+          }
+          differences.push(await sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace));
+        }
+        return differences.flat();
+      }
     },
     rollback: (request, { operator }) => rollback(inspected, request, operator),
   } satisfies Partial<Inspector> & { change: unknown };
@@ -171,12 +193,6 @@ export function inspectChanges(inspected: InspectedProcess) {
     return { names, of: (type, name) => comparablesOf(relay.gate.contentOf(type, name, column)) };
   }
 
-  /** What waits until the change before it has ended, against what canaries have. */
-  function queuedSides(): readonly ComparedSide[] {
-    const names = pendingNames((one) => one.queued);
-    return [columnOf('canary', names), columnOf('said', names)];
-  }
-
   function pendingNames(isMeant: (one: PendingName) => boolean): Map<TypeUrl, Set<ResourceName>> {
     const names = new Map<TypeUrl, Set<ResourceName>>();
     for (const { type, name } of relay.gate.pending.filter(isMeant))
@@ -228,7 +244,9 @@ export function inspectChanges(inspected: InspectedProcess) {
     const asked = clients();
     const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
-    const request = nodeRequest(nodeId);
+    /** CSDS for the streams of one node. */
+    const matcher = { nodeId: { matchPattern: { case: 'exact' as const, value: nodeId } } };
+    const request = create(ClientStatusRequestSchema, { nodeMatchers: [matcher] });
     const maxBytes = inspected.config().limits.maxResponseBytes;
     const configs = valueOf(await asked.configs({ scope: ALL_CLIENTS, request, maxBytes, whole: true }));
     return slices.run(async (pace) => {
@@ -237,12 +255,8 @@ export function inspectChanges(inspected: InspectedProcess) {
       const side: Received = new Map();
       for (const bytes of own.entries) {
         await pace.yieldIfDue();
-        const {
-          typeUrl: url,
-          name,
-          versionInfo,
-          xdsConfig,
-        } = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        const entry = fromBinary(ClientConfig_GenericXdsConfigSchema, bytes);
+        const { typeUrl: url, name, versionInfo, xdsConfig } = entry;
         if (versionInfo === '' && xdsConfig === undefined) continue;
         const type = typeUrl(url);
         const values = getOrMake(side, type, () => new Map<ResourceName, Comparables>());
@@ -251,35 +265,6 @@ export function inspectChanges(inspected: InspectedProcess) {
       return sideOf(side);
     });
   }
-}
-
-/**
- * By type, in the order of ADS, and by name. `only` and `named`: what is compared; undefined: everything. `queued`: nobody
- * has it before the change that is judged has ended.
- */
-async function differencesOf(
-  sides: readonly ComparedSide[],
-  only: TypeUrl | undefined,
-  named: ResourceName | undefined,
-  queued: boolean,
-  pace: Pace,
-): Promise<readonly Difference[]> {
-  const [from, to] = sides;
-  if (from === undefined || to === undefined) return [];
-  const types = new Set([...from.names.keys(), ...to.names.keys()]);
-  const differences: (readonly Difference[])[] = [];
-  for (const type of [...types].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order)) {
-    if (only !== undefined && only !== type) continue;
-    const found: Difference[] = [];
-    for (const name of new Set(sides.flatMap(({ names }) => [...(names.get(type)?.keys() ?? [])]))) {
-      await pace.yieldIfDue();
-      if (named !== undefined && name !== named) continue;
-      const difference = differenceOf(type, name, from.of(type, name), to.of(type, name));
-      if (difference !== undefined) found.push({ ...difference, queued });
-    }
-    differences.push(await sortedInSlices(found, (a, b) => (a.name < b.name ? -1 : 1), pace));
-  }
-  return differences.flat();
 }
 
 /** The process that has the relay, as operators see it. */
@@ -361,12 +346,6 @@ function ofSide(field: string, side: DiffSide | undefined): Of {
 
 const isState = (query: Of): query is StateQuery => query.case !== 'client' && query.case !== 'parameters';
 
-/** CSDS for the streams of one node. */
-const nodeRequest = (id: string): ClientStatusRequest =>
-  create(ClientStatusRequestSchema, {
-    nodeMatchers: [{ nodeId: { matchPattern: { case: 'exact', value: id } } }],
-  });
-
 /** Gives everybody what there was at an earlier revision, and freezes it. Nothing is changed if anything is wrong. */
 function rollback(
   inspected: InspectedProcess,
@@ -437,11 +416,7 @@ function refusalOf(inspected: InspectedProcess, query: RollbackQuery): GrpcStatu
   const { to, reason, upstream, type } = query;
   if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
   if (to === 0) return refused('to is missing: the revision to go back to');
-  if (upstream !== undefined && !relay.upstreams.some(({ name }) => name === upstream)) {
-    const names = relay.upstreams.map(({ name }) => name);
-    const message = unknownWord('upstream', upstream, names);
-    return { code: Code.NOT_FOUND, message };
-  }
+  if (!hasUpstream(relay, upstream)) return noSuchUpstream(relay, upstream);
   if (type !== undefined && !gatedTypes(inspected).has(type)) {
     const gated = [...gatedTypes(inspected)].map((url) => typeInfo(url).short).join(', ');
     return refused(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
@@ -459,6 +434,15 @@ function refusalOf(inspected: InspectedProcess, query: RollbackQuery): GrpcStatu
   const verdict = verdictOf(change);
   const message = `revision ${to} was never released (${verdict}): roll back to an earlier one`;
   return { code: Code.FAILED_PRECONDITION, message };
+}
+
+/** Undefined: every one. */
+export const hasUpstream = ({ upstreams }: Relay, upstream: string | undefined): boolean =>
+  upstream === undefined || upstreams.some(({ name }) => name === upstream);
+
+export function noSuchUpstream({ upstreams }: Relay, upstream = ''): GrpcStatus {
+  const names = upstreams.map(({ name }) => name);
+  return { code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) };
 }
 
 /** What clients have of these types was never persisted, and the relay was started after the revision. */
@@ -573,17 +557,14 @@ async function yamlOf(
   if (before === undefined || after === undefined) {
     return `# more than ${maxCharacters} characters as JSON are not compared: distributary get shows both\n`;
   }
-  const fields = await fieldDifferences(parsed(before), parsed(after), pace);
+  const fields = await fieldDifferences(before, after, pace);
   return fields === '' ? '# nothing that is shown differs\n' : fields;
 }
 
-async function jsonOf(body: Uint8Array | undefined, pace: Pace): Promise<string | undefined> {
-  return body === undefined ? '{}' : redactedJson(body, pace, maxCharacters);
-}
-
-function parsed(text: string): JsonValue {
-  const value: unknown = JSON.parse(text);
-  return isJsonValue(value) ? value : {};
+async function jsonOf(body: Uint8Array | undefined, pace: Pace): Promise<JsonValue | undefined> {
+  const text = body === undefined ? '{}' : await redactedJson(body, pace, maxCharacters);
+  const value: unknown = text === undefined ? undefined : JSON.parse(text);
+  return value === undefined || isJsonValue(value) ? value : {};
 }
 
 /** What is shown of a difference: YAML costs most, so each field is written by itself. */

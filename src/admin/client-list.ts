@@ -1,7 +1,6 @@
 import { create } from '@bufbuild/protobuf';
 import type { ClientContext, ListedClient, ListedType } from '../downstream/services.ts';
 import {
-  type Client,
   ClientSchema,
   type ClientTypeState,
   type ClientWave,
@@ -25,7 +24,7 @@ import type { ClientState, Holding, MissingEntry } from '../model/subscription.t
 import type { Pace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { notAllowed } from '../observe/missing-text.ts';
+import { notAllowed } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import { type WaveRules, waveOf } from '../releases/canaries.ts';
 import type { Standing } from '../releases/waiting.ts';
@@ -97,9 +96,11 @@ export async function clientList(
   const listed = limit === undefined ? inOrder : [...rejecting, ...others];
   const end = offset + Math.min(limit ?? Infinity, pageSize);
   const wanted = limit === undefined ? listed.length : Math.min(listed.length, offset + limit);
-  const rows = Iterator.from(listed.slice(offset, end)).map((stream) =>
-    rowOf(stream, query, relay, waveOf(stream)),
-  );
+  const rows = Iterator.from(listed.slice(offset, end)).map((stream) => {
+    const wave = waveOf(stream);
+    const types = stream.types.filter(isOfType(query.type)).map((one) => typeState(one, relay));
+    return create(ClientSchema, { ...aboutOf(stream), types, ...(wave === undefined ? {} : { wave }) });
+  });
   return new Listed({}, { field: 'clients', rows }, (written) => ({
     total: all.length,
     matching: listed.length,
@@ -109,19 +110,6 @@ export async function clientList(
 }
 
 const rejects = ({ subscription }: ListedType): boolean => subscription?.responses.state === 'ERROR';
-
-function rowOf(
-  stream: ListedClient,
-  { type }: ClientsQuery,
-  relay: IsServed,
-  wave: ReturnType<WaveOf>,
-): Client {
-  return create(ClientSchema, {
-    ...aboutOf(stream),
-    types: stream.types.filter(isOfType(type)).map((one) => typeState(one, relay)),
-    ...(wave === undefined ? {} : { wave }),
-  });
-}
 
 function aboutOf({ id, client, transport, route }: ListedClient) {
   return {
@@ -173,35 +161,30 @@ function clientFilter(query: ClientsQuery, relay: IsServed, waveOf: WaveOf): Tes
 function ofTypes({ type, state, resource }: ClientsQuery, relay: IsServed): Test<ListedClient> {
   if (type === undefined && state === undefined) return () => true;
   const isMeant = isOfType(type);
-  const isAbout = type === undefined || resource === '' ? () => true : about(type, resource, state, relay);
+  const isAbout = type === undefined || resource === '' ? () => true : about(type);
   const hasState: Test<ListedType> =
     state === 'MISSING'
       ? (one) => missingOf(one, relay).length > 0 // whatever else is wrong with it
       : (one) => state === undefined || stateOf(one, relay) === state;
   return (stream) => stream.types.some((one) => isMeant(one) && hasState(one) && isAbout(one));
-}
 
-/** Streams that subscribe to a name, have rejected it, or lack it. */
-function about(
-  type: TypeUrl,
-  resource: string,
-  state: ClientState | undefined,
-  relay: IsServed,
-): Test<ListedType> {
-  if (state === 'MISSING') return (one) => missingOf(one, relay).some(({ name }) => name === resource);
-  if (state === 'ERROR') {
-    return ({ subscription }) =>
-      [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
+  /** Streams that subscribe to a name, have rejected it, or lack it. */
+  function about(of: TypeUrl): Test<ListedType> {
+    if (state === 'MISSING') return (one) => missingOf(one, relay).some(({ name }) => name === resource);
+    if (state === 'ERROR') {
+      return ({ subscription }) =>
+        [...(subscription?.responses.rejections ?? [])].some(({ name }) => name === resource);
+    }
+    const canonical = canonicalName(resource, of);
+    if (!canonical.ok) return () => false;
+    const named = { name: canonical.value, aliases: [] };
+    // Streams of a class share a selection.
+    const known = new WeakMap<object, boolean>();
+    return ({ selection }) =>
+      getOrMake(known, selection, () =>
+        selection.entries.values().some(({ selector }) => coversResource(selector, named)),
+      );
   }
-  const canonical = canonicalName(resource, type);
-  if (!canonical.ok) return () => false;
-  const named = { name: canonical.value, aliases: [] };
-  // Streams of a class share a selection.
-  const known = new WeakMap<object, boolean>();
-  return ({ selection }) =>
-    getOrMake(known, selection, () =>
-      selection.entries.values().some(({ selector }) => coversResource(selector, named)),
-    );
 }
 
 /** Undefined: every type. */
@@ -281,16 +264,9 @@ function* heldOf(
   const states = { MISSING: missing, NOT_SENT: unanswered };
   for (const state of ['MISSING', 'NOT_SENT'] as const)
     for (const one of states[state].filter(isMeant)) {
-      const { name, canonical, parameters } = one;
-      yield { ...nothingHeld, info, name, canonical, parameters, state };
+      yield { ...one, value: undefined, current: true, rejection: undefined, info, state };
     }
 }
-
-const nothingHeld: Pick<Held, 'value' | 'current' | 'rejection'> = {
-  value: undefined,
-  current: true,
-  rejection: undefined,
-};
 
 function row({ info, name, parameters, value, state, current, rejection }: Held, why: string): ClientHolding {
   const sent = isVariant(value) ? 'present' : value === 'absent' ? 'absent' : '';

@@ -7,7 +7,6 @@ import { nameKey } from '../model/holds.ts';
 import { isCollection } from '../model/selection.ts';
 import { TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
-import type { Relay } from '../relay.ts';
 import { rpcError } from '../wire/connect.ts';
 import { Code } from '../wire/grpc-status.ts';
 import type { InspectedProcess, inspectChanges } from './changes.ts';
@@ -63,33 +62,28 @@ export function inspectDelivery(
     const unseen = new Set(query.names);
     for (const [type, had] of past) if (isMeant(type)) for (const name of had) unseen.delete(name);
     for (let pause = firstPauseMs; ; pause = Math.min(2 * pause, longestPauseMs)) {
-      const answer = await accepted(query, wanted(query), unseen, past, call);
+      const answer = await accepted();
       const left = deadline - systemClock.monotonic();
       if (answer.accepted || left <= 0 || signal.aborted) return answer;
       await wait(Math.min(pause, left), undefined, { signal, ref: false }).catch(() => undefined);
     }
-  }
 
-  async function accepted(
-    query: WaitQuery,
-    what: ReturnType<typeof wanted>,
-    unseen: Set<string>,
-    past: PastNames,
-    call: Call,
-  ): Promise<Answer<'wait'>> {
-    const { wave } = query;
-    const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
-    const misspelled = await unknown(query, unseen);
-    const said = await acceptance(what, past, call);
-    // Who is in a later wave has not got it yet.
-    const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
-    const found = mergeAcceptances([held, misspelled, counted]);
-    const staleUpstreams = stale(what);
-    const isAccepted =
-      found.missing === 0 &&
-      found.clients >= query.minClients &&
-      (query.allowStale || staleUpstreams.length === 0);
-    return { accepted: isAccepted, ...found, staleUpstreams };
+    async function accepted(): Promise<Answer<'wait'>> {
+      const { wave } = query;
+      const what = wanted(query);
+      const held = wave === undefined ? heldBack(relay, what) : heldBackIn(wave, what);
+      const misspelled = await unknown(query, unseen);
+      const said = await acceptance(what, past, call);
+      // Who is in a later wave has not got it yet.
+      const counted = wave === undefined ? said : { ...NOBODY_MISSING, clients: said.clients };
+      const found = mergeAcceptances([held, misspelled, counted]);
+      const staleUpstreams = stale(what);
+      const isAccepted =
+        found.missing === 0 &&
+        found.clients >= query.minClients &&
+        (query.allowStale || staleUpstreams.length === 0);
+      return { accepted: isAccepted, ...found, staleUpstreams };
+    }
   }
 
   /** What the revision changed, if there is one. Looked up again each time: an operator may discard it meanwhile. */
@@ -161,30 +155,25 @@ export function inspectDelivery(
   }
 
   /** Upstreams that what is asked for comes from, and that may be out of date. */
-  function stale({ type, names }: AcceptanceQuery): Plain<StaleUpstream>[] {
+  function stale(query: AcceptanceQuery): Plain<StaleUpstream>[] {
     const all = staleness.stale;
     // Nearly always.
     if (all.length === 0) return [];
-    const serving = servingUpstreams(relay, type, names, all);
+    const serving = servingUpstreams(query, all);
     return all.filter(({ name }) => serving.has(name));
   }
-}
 
-/** Those that what clients ask for comes from; it looks no further than until all of `among` are found. */
-function servingUpstreams(
-  relay: Relay,
-  type: TypeUrl | undefined,
-  names: ReadonlySet<string>,
-  among: readonly Pick<StaleUpstream, 'name'>[],
-) {
-  const serving = new Set<string | undefined>();
-  if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
-  if (type !== undefined && names.size > 0) return serving;
-  for (const { type: of, selector } of relay.views.interests.all()) {
-    if (type !== undefined && of !== type) continue;
-    if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
-    serving.add(relay.servedBy(of, selector));
-    if (among.every(({ name }) => serving.has(name))) break;
+  /** Those that what clients ask for comes from; it looks no further than until all of `among` are found. */
+  function servingUpstreams({ type, names }: AcceptanceQuery, among: readonly Plain<StaleUpstream>[]) {
+    const serving = new Set<string | undefined>();
+    if (type !== undefined) for (const name of names) serving.add(relay.servedBy(type, name));
+    if (type !== undefined && names.size > 0) return serving;
+    for (const { type: of, selector } of relay.views.interests.all()) {
+      if (type !== undefined && of !== type) continue;
+      if (names.size > 0 && !names.has(selector) && !isCollection(selector)) continue;
+      serving.add(relay.servedBy(of, selector));
+      if (among.every(({ name }) => serving.has(name))) break;
+    }
+    return serving;
   }
-  return serving;
 }

@@ -6,14 +6,14 @@ import {
   type ClientClass,
   type ListClassesResponse,
 } from '../gen/distributary/admin/v1/fleet_pb.ts';
+import type { ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
 import { type Clock, Paced } from '../model/clock.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { MissingEntry } from '../model/subscription.ts';
 import type { Pace, TimeSlices } from '../model/time-slices.ts';
-import { rejectedText } from '../observe/problems.ts';
+import { parametersLabel, rejectedText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import { classOf, missingOf, summed, whyWithheld } from './client-list.ts';
-import { classOfProblem, fairShare } from './problem-parts.ts';
 import { rejectedVersions } from './resources.ts';
 import type { Plain } from './service.ts';
 
@@ -43,51 +43,88 @@ export function fleetSurvey(
   async function look(pace: Pace): Promise<Plain<ListClassesResponse>> {
     const classes = new Map<string, Plain<ClientClass>>();
     const problems = new CountedProblems();
-    const missing = new Map<readonly MissingEntry[], MissingCount>();
+    /** Those of a view have one list, which is looked through once. */
+    const lacking = new Map<readonly MissingEntry[], ReturnType<typeof noClients>>();
+    const missing = new Map<string, number>();
     let streams = 0;
     for (const stream of [...relay.clients()]) {
       await pace.yieldIfDue();
       streams++;
       if (stream.client === undefined) continue;
       const of = classOf(stream.client);
-      await count(stream, of, classes, problems, pace);
-      for (const type of stream.types) countMissing(type, of, missing);
+      const row = getOrMake(classes, of.id, () => newClass(of));
+      row.streams++;
+      if (row.streams <= sampled.streams) sample(stream, row);
+      const found = new Set<'rejecting' | 'late'>();
+      for (const type of stream.types) {
+        countMissing(type, of);
+        const state = type.subscription?.responses.state;
+        const since = state === 'STALE' ? lateSince(type) : undefined;
+        if (state === 'ERROR') {
+          found.add('rejecting');
+          await countRejections(type, of);
+        } else if (since !== undefined) {
+          found.add('late');
+          problems.add(problem('LATE', type, of, since));
+        }
+      }
+      for (const what of found) row[what]++;
     }
-    const counts = await missingSubscriptions(missing, problems, pace);
+    for (const { type, classes: those } of lacking.values()) await countSubscriptions(type, those.values());
     const rows = [...classes.values()];
     return mostStreams({
       classes: rows,
       total: rows.length,
       streams,
       problems: problems.all(),
-      missing: counts,
+      missing: Object.fromEntries(missing),
     });
-  }
 
-  async function count(
-    stream: ListedClient,
-    of: ClientClassId,
-    classes: Map<string, Plain<ClientClass>>,
-    problems: CountedProblems,
-    pace: Pace,
-  ): Promise<void> {
-    const row = getOrMake(classes, of.id, () => newClass(of));
-    row.streams++;
-    if (row.streams <= sampled.streams) sample(stream, row);
-    const found = new Set<'rejecting' | 'late'>();
-    for (const type of stream.types) {
-      const state = type.subscription?.responses.state;
-      if (state === 'ERROR') {
-        found.add('rejecting');
-        await countRejections(type, of, problems, pace);
-      } else if (state === 'STALE') {
-        const since = lateSince(type);
-        if (since === undefined) continue;
-        found.add('late');
-        problems.add(problem('LATE', type, of, since));
+    function countMissing(type: ListedType, of: ClientClassId): void {
+      const entries = type.subscription?.missing ?? [];
+      if (entries.length === 0) return;
+      const those = getOrMake(lacking, entries, () => noClients(type)).classes;
+      getOrMake(those, of.id, () => ({ of, clients: 0 })).clients++;
+    }
+
+    async function countRejections(type: ListedType, of: ClientClassId): Promise<void> {
+      const told = new Set<string>();
+      for (const rejection of type.subscription?.responses.rejections ?? []) {
+        await pace.yieldIfDue();
+        const { name, message, version, at } = rejection;
+        const found = {
+          ...problem('REJECTED', type, of, at),
+          name,
+          error: message,
+          version,
+          what: rejectedText(rejection),
+          ...rejectedVersions(rejection),
+        };
+        const key = problemKey(found);
+        // A stream counts once, however many of its resources it has rejected so.
+        if (!told.has(key)) problems.add(found);
+        told.add(key);
       }
     }
-    for (const what of found) row[what]++;
+
+    async function countSubscriptions(
+      type: ListedType,
+      those: Iterable<{ readonly of: ClientClassId; readonly clients: number }>,
+    ): Promise<void> {
+      const entries = missingOf(type, relay);
+      const { short, url } = type.info;
+      for (const { of, clients } of those) {
+        missing.set(short, (missing.get(short) ?? 0) + clients * entries.length);
+        for (const entry of entries) {
+          await pace.yieldIfDue();
+          const { name, since } = entry;
+          const why = whyWithheld(relay, of.access, url, entry);
+          const parameters = Object.fromEntries(entry.parameters.entries);
+          const found = problem('MISSING', type, of, since);
+          problems.add({ ...found, why, name, what: name, parameters, clients });
+        }
+      }
+    }
   }
 
   /** Milliseconds since the epoch, if the client has not answered for long. */
@@ -103,35 +140,6 @@ export function fleetSurvey(
     }
     return now - since < lateAfterMs ? undefined : clock.now() - (now - since);
   }
-
-  async function missingSubscriptions(
-    counted: ReadonlyMap<readonly MissingEntry[], MissingCount>,
-    problems: CountedProblems,
-    pace: Pace,
-  ): Promise<Record<string, number>> {
-    const subscriptions = new Map<string, number>();
-    for (const { type, classes } of counted.values()) {
-      const missing = missingOf(type, relay);
-      const { short } = type.info;
-      for (const { of, clients } of classes.values()) {
-        subscriptions.set(short, (subscriptions.get(short) ?? 0) + clients * missing.length);
-        for (const entry of missing) {
-          await pace.yieldIfDue();
-          const { name, parameters, since } = entry;
-          const why = whyWithheld(relay, of.access, type.info.url, entry);
-          const about = {
-            why,
-            name,
-            what: name,
-            parameters: Object.fromEntries(parameters.entries),
-            clients,
-          };
-          problems.add({ ...problem('MISSING', type, of, since), ...about });
-        }
-      }
-    }
-    return Object.fromEntries(subscriptions);
-  }
 }
 
 /** Clients that lack the same, by their classes. `type`: of one of them. */
@@ -139,19 +147,6 @@ const noClients = (type: ListedType) => ({
   type,
   classes: new Map<string, { readonly of: ClientClassId; clients: number }>(),
 });
-type MissingCount = ReturnType<typeof noClients>;
-
-/** Those of a view have one list, which is looked through once. */
-function countMissing(
-  type: ListedType,
-  of: ClientClassId,
-  counted: Map<readonly MissingEntry[], MissingCount>,
-): void {
-  const missing = type.subscription?.missing ?? [];
-  if (missing.length === 0) return;
-  const { classes } = getOrMake(counted, missing, () => noClients(type));
-  getOrMake(classes, of.id, () => ({ of, clients: 0 })).clients++;
-}
 
 type ClientClassId = ReturnType<typeof classOf>;
 
@@ -175,31 +170,6 @@ function sample(stream: ListedClient, { subscriptions }: Plain<ClientClass>): vo
       names.add(name);
       subscriptions.push({ type, name });
     }
-  }
-}
-
-async function countRejections(
-  type: ListedType,
-  of: ClientClassId,
-  problems: CountedProblems,
-  pace: Pace,
-): Promise<void> {
-  const told = new Set<string>();
-  for (const rejection of type.subscription?.responses.rejections ?? []) {
-    await pace.yieldIfDue();
-    const { name, message, version, at } = rejection;
-    const found = {
-      ...problem('REJECTED', type, of, at),
-      name,
-      error: message,
-      version,
-      what: rejectedText(rejection),
-      ...rejectedVersions(rejection),
-    };
-    const key = problemKey(found);
-    // A stream counts once, however many of its resources it has rejected so.
-    if (!told.has(key)) problems.add(found);
-    told.add(key);
   }
 }
 
@@ -293,6 +263,32 @@ function mostHit(ofKind: readonly Plain<ClassProblem>[]): readonly Plain<ClassPr
 }
 
 const causeOf = ({ type, what, error }: Plain<ClassProblem>): string => JSON.stringify([type, what, error]);
+
+/** Equal for what is of the same class, also where it has no id. */
+export const classOfProblem = (one: Pick<Plain<ProblemClass>, 'class' | 'parameters'> | undefined): string =>
+  one?.class || parametersLabel(one?.parameters ?? {});
+
+/**
+ * As many as there is room for, and nobody's are all of them: the first of each group, then the second of each, and so
+ * on.
+ */
+export function fairShare<One>(
+  sorted: readonly One[],
+  groupOf: (one: One) => string,
+  most: number,
+): readonly One[] {
+  const counts = new Map<string, number>();
+  const placed = sorted.map((one) => {
+    const group = groupOf(one);
+    const place = counts.get(group) ?? 0;
+    counts.set(group, place + 1);
+    return { one, place };
+  });
+  return placed
+    .toSorted((a, b) => a.place - b.place)
+    .slice(0, most)
+    .map(({ one }) => one);
+}
 
 /** The rows of several answers as one list: those with the same key are one. */
 export function mergedRows<Row>(

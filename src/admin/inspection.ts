@@ -14,7 +14,6 @@ import { internParameters } from '../model/parameters.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { HeldVariant } from '../model/rollout.ts';
-import { unknownWord } from '../model/text.ts';
 import { type Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import type { Upstream, UpstreamState } from '../model/upstream.ts';
@@ -22,22 +21,20 @@ import { Conditions } from '../observe/conditions.ts';
 import type { Log } from '../observe/log.ts';
 import { type LogLevels, maxOverrides } from '../observe/log-levels.ts';
 import { typeLabels } from '../observe/metrics.ts';
-import { notAllowed } from '../observe/missing-text.ts';
-import { wrongOnes } from '../observe/problems.ts';
+import { notAllowed, wrongOnes } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import type { Promoted } from '../releases/rollout.ts';
 import { sizeOf } from '../wire/client-status.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import { Code, type GrpcStatus } from '../wire/grpc-status.ts';
 import { collected } from './answers.ts';
-import { type InspectedProcess, inspectChanges } from './changes.ts';
+import { hasUpstream, type InspectedProcess, inspectChanges, noSuchUpstream } from './changes.ts';
 import { answerTooLarge, type ClientStatusQuery, type ClientStatusResult, ownConfig } from './csds.ts';
 import { inspectDelivery } from './delivery.ts';
 import { freshMs } from './fleet-survey.ts';
 import type { ClientsStatus } from './local-clients.ts';
 import { canonicalOf, explainClient, explainMissing, onlyCanaries, whoHas, whyHeld } from './missing.ts';
-import { timestamp } from './problem-parts.ts';
-import { type KnownStatus, problemsOf } from './problems.ts';
+import { type KnownStatus, problemsOf, timestamp } from './problems.ts';
 import {
   canonicalGiven,
   type ExplainQuery,
@@ -124,8 +121,7 @@ export function inspection(inspected: InspectedProcess): Inspector {
       if (upstream === '') throw invalid('upstream is missing');
       const removed = inspected.releaseRemovals(upstream, optionalType(type));
       if (removed !== undefined) return { removed };
-      const names = relay.upstreams.map(({ name }) => name);
-      throw rpcError({ code: Code.NOT_FOUND, message: unknownWord('upstream', upstream, names) });
+      throw rpcError(noSuchUpstream(relay, upstream));
     },
     operate(operation) {
       const { bakes } = rollout.report();
@@ -298,11 +294,6 @@ function admittedTo(client: Answer<'explain'> | undefined, name: ResourceName) {
   return { isDenied, admits };
 }
 
-const shown = (held: HeldVariant, asked: ResourceName) => ({
-  ...variantSummary(held),
-  name: nameOf(held, asked),
-});
-
 /** With what says whether it matches, and why. */
 type Explained = readonly [held: HeldVariant, why: () => ReturnType<typeof explainMatch>];
 
@@ -314,7 +305,7 @@ async function eachShown(
   const explained: Plain<VariantExplanation>[] = [];
   for (const [held, why] of variants) {
     await pace.yieldIfDue();
-    explained.push(Object.assign(shown(held, name), why()));
+    explained.push({ ...variantSummary(held), name: nameOf(held, name), ...why() });
   }
   return explained;
 }
@@ -369,18 +360,10 @@ function typeRows(relay: Relay, subscribed: ClientsStatus['types']): Plain<TypeS
   return [...rows.values()];
 }
 
-type Operations = Readonly<
-  Record<
-    Operation['verb'],
-    readonly [
-      done: string,
-      /** How many names that was for; nothing: it is about no names. */
-      run: (operation: Operation, inspected: InspectedProcess) => Result<Promoted | number | undefined>,
-    ]
-  >
->;
+/** How many names that was for; nothing: it is about no names. */
+type Run = (operation: Operation, inspected: InspectedProcess) => Result<Promoted | number | undefined>;
 
-const operations: Operations = {
+const operations: Readonly<Record<Operation['verb'], readonly [done: string, run: Run]>> = {
   freeze: [
     'an operator has frozen changes',
     ({ type, upstream, reason, operator }, { rollout }) =>
@@ -408,11 +391,7 @@ const operations: Operations = {
 function operate(operation: Operation, inspected: InspectedProcess): Result<Promoted, GrpcStatus> {
   const { relay, log } = inspected;
   const { verb, type, upstream, reason, operator } = operation;
-  const upstreams = relay.upstreams.map(({ name }) => name);
-  if (upstream !== undefined && !upstreams.includes(upstream)) {
-    const message = unknownWord('upstream', upstream, upstreams);
-    return fail({ code: Code.NOT_FOUND, message });
-  }
+  if (!hasUpstream(relay, upstream)) return fail(noSuchUpstream(relay, upstream));
   const [done, run] = operations[verb];
   const result = run(operation, inspected);
   const said = {

@@ -1,6 +1,7 @@
 import { create } from '@bufbuild/protobuf';
 import type { ListedClient, ListedType } from '../downstream/services.ts';
 import type { Tapped } from '../downstream/taps.ts';
+import type { Route } from '../downstream/xds-server.ts';
 import {
   type AccountStatus,
   type ClientTypeState,
@@ -15,17 +16,20 @@ import {
 } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import type { ClusterLoad, LoadResponse } from '../gen/distributary/admin/v1/load_pb.ts';
 import type { LoadView, ReportingClass } from '../load/load-view.ts';
-import type { ResourceName } from '../model/brand.ts';
+import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { systemClock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import { NO_PARAMETERS, type Parameters } from '../model/parameters.ts';
 import type { Result } from '../model/result.ts';
 import { covers } from '../model/selection.ts';
 import type { Holding } from '../model/subscription.ts';
 import { Pace, TimeSlices } from '../model/time-slices.ts';
 import { typeInfo } from '../model/types.ts';
+import type { Upstream, UpstreamState } from '../model/upstream.ts';
 import { authorityOf } from '../model/xdstp.ts';
-import { typeLabels } from '../observe/metrics.ts';
+import { type Sample, typeLabels } from '../observe/metrics.ts';
+import type { Reading } from '../observe/series.ts';
 import type { Relay } from '../relay.ts';
 import { unmetMatches, type WaveRules } from '../releases/canaries.ts';
 import type { Standing } from '../releases/waiting.ts';
@@ -48,7 +52,6 @@ import {
 } from './client-list.ts';
 import { type ClientStatusQuery, clientConfigs } from './csds.ts';
 import { fleetSurvey, mergedRows } from './fleet-survey.ts';
-import { subscriptionsOf } from './gauge-sample.ts';
 import { acceptanceOf, canonicalOf } from './missing.ts';
 import {
   canonicalGiven,
@@ -62,6 +65,7 @@ import {
 } from './requests.ts';
 import { aboutVariant, sentVariants, variantId } from './resources.ts';
 import type { Answer, Awaitable, ClientMethods, Plain } from './service.ts';
+import type { Staleness } from './staleness.ts';
 
 /** What a reload would change for the clients of this process. */
 export type ReloadPreview = (
@@ -120,7 +124,9 @@ export function localClients(
       const asked = stream.types.find(({ info }) => info.url === type);
       const holding = asked && holdingOf(asked, name, parameters);
       const own =
-        holding?.parameters ?? (asked && parametersOf(asked, name)) ?? derivedOf(stream, authorityOf(name));
+        holding?.parameters ??
+        asked?.selection.entries.values().find(({ selector }) => selector === name)?.parameters ??
+        derivedOf(stream, authorityOf(name));
       const withheld = withheldOf(relay, access, type, name, parameters ?? own);
       const known = {
         parameters: Object.fromEntries(own.entries),
@@ -133,7 +139,8 @@ export function localClients(
       const client = {
         ...typeState(asked, relay),
         ...heldOf(asked, holding, name),
-        missing: isMissing(asked, holding, name, relay),
+        // It asks for this, by its name or by a wildcard or glob that shows nothing.
+        missing: holding?.missing ?? missingOf(asked, relay).some(({ canonical }) => covers(canonical, name)),
       };
       return create(ExplainResponseSchema, { ...known, client });
     },
@@ -194,17 +201,6 @@ function heldOf(
   return { held: { ...aboutVariant(value), state, error: rejection?.message ?? '' }, removalState: '' };
 }
 
-/** The client asks for this, by its name or by a wildcard or glob that shows nothing. */
-function isMissing(
-  type: ListedType,
-  holding: Holding | undefined,
-  name: ResourceName,
-  relay: Pick<Relay, 'isServed'>,
-): boolean {
-  if (holding !== undefined) return holding.missing;
-  return missingOf(type, relay).some(({ canonical }) => covers(canonical, name));
-}
-
 /** Under several parameter sets: that of `parameters`, else one that the client has. */
 function holdingOf(
   type: ListedType,
@@ -219,11 +215,6 @@ function holdingOf(
     found.find(({ value }) => isVariant(value)) ??
     found.find(({ state }) => state !== 'NOT_SENT')
   );
-}
-
-/** Those that it asks for the name with. Undefined: it does not ask for it by name. */
-function parametersOf(type: ListedType, name: ResourceName): Parameters | undefined {
-  return type.selection.entries.values().find(({ selector }) => selector === name)?.parameters;
 }
 
 const derivedOf = ({ client }: Pick<ListedClient, 'client'>, authority?: string): Parameters =>
@@ -380,17 +371,98 @@ function firstLoads(
   loads: readonly Plain<ClusterLoad>[],
   { limit, errorsFirst }: Request<'load'>,
 ): Plain<ClusterLoad>[] {
-  const order = errorsFirst ? byErrors : byRequests;
-  return loads.toSorted(order).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
+  const before = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
+    (errorsFirst ? b.errors - a.errors : 0) || b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
+  return loads.toSorted(before).slice(0, Math.min(limit === 0 ? mostLoads : limit, mostLoads));
 }
-
-const byErrors = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
-  b.errors - a.errors || byRequests(a, b);
-
-const byRequests = (a: Plain<ClusterLoad>, b: Plain<ClusterLoad>): number =>
-  b.requests - a.requests || (a.cluster < b.cluster ? -1 : 1);
 
 const isClass = ({ id, parameters }: ReportingClass, asked: Request<'load'>): boolean =>
   asked.class === '' ||
   asked.class === id ||
   parameters.entries.entries().some(([key, value]) => asked.class === `${key}=${value}`);
+
+/** Shown while there are none, as are those that there were: an autoscaler cannot read a metric that no replica has. */
+const always: readonly Kind[] = [
+  { protocol: 'sotw', service: 'ads' },
+  { protocol: 'delta', service: 'ads' },
+];
+type Kind = Pick<Route, 'protocol' | 'service'>;
+const kindOf = ({ protocol, service }: Kind): string => `${protocol} ${service}`;
+
+type SampledProcess = Pick<ServingProcess, 'relay' | 'accounts'> & {
+  readonly staleness: Staleness;
+  readonly admission: { readonly connections: number };
+};
+
+/** What the gauges show of a process. */
+export function sampleOf(
+  { relay, staleness, accounts, admission }: SampledProcess,
+  loadStreams: { readonly received: number; readonly sent: number },
+): Sample {
+  const { store } = relay;
+  const streams = Map.groupBy(relay.server.values(), ({ route }) => kindOf(route));
+  const subscribers = subscribersOf(relay);
+  const now = Date.now();
+  const perType = (count: (of: Readonly<Subscribers>) => number): Reading[] =>
+    [...store.tables].map(([type]) => [count(subscribers.get(type) ?? NO_SUBSCRIBERS), type]);
+  const perUpstream = (value: (of: UpstreamState, upstream: Upstream) => number): Reading[] =>
+    relay.upstreams.map((upstream) => [value(upstream.state(), upstream), upstream.name]);
+  return {
+    downstream_connections: [[admission.connections]],
+    peer_accounts: [[accounts.size]],
+    peer_waiting: [[accounts.waiting]],
+    peer_held_bytes: [[accounts.held]],
+    downstream_streams: Array.from(
+      new Set([...always, ...relay.server.routes].map(kindOf)),
+      (kind): Reading => [streams.get(kind)?.length ?? 0, ...kind.split(' ')],
+    ),
+    downstream_subscriptions: perType(({ subscriptions }) => subscriptions),
+    classes: perType(({ classes }) => classes),
+    downstream_unacknowledged: perType(({ unacknowledged }) => unacknowledged),
+    downstream_rejecting: perType(({ rejecting }) => rejecting),
+    upstream_connected: perUpstream(({ connected }) => Number(connected)),
+    upstream_sessions: perUpstream(({ sessions }) => sessions),
+    upstream_kept_bytes: perUpstream((_, upstream) => upstream.keptBytes?.() ?? 0),
+    upstream_stale_seconds: perUpstream((_, upstream) => {
+      const since = staleness.since(upstream);
+      return since === undefined ? 0 : (now - since) / 1000;
+    }),
+    upstream_from_siblings: perUpstream((state) => Number(state.fromSiblingsSince !== undefined)),
+    cache_resources: [...store.tables].map(([type, { resourceCount }]) => [resourceCount, type]),
+    cache_variants: [...store.tables].map(([type, { variants }]) => [variants, type]),
+    load_report_streams: [
+      [loadStreams.received, 'received'],
+      [loadStreams.sent, 'sent'],
+    ],
+    cache_bytes: [[store.bytes]],
+  };
+}
+
+/** `classes` are views: each is a class of clients. */
+const NO_SUBSCRIBERS = { subscriptions: 0, classes: 0, unacknowledged: 0, rejecting: 0 };
+type Subscribers = typeof NO_SUBSCRIBERS;
+
+/** What the streams of a process are subscribed to, by type, and what they make of it. */
+function subscribersOf(relay: Relay): ReadonlyMap<TypeUrl, Readonly<Subscribers>> {
+  const types = new Map<TypeUrl, Subscribers>();
+  const of = (type: TypeUrl): Subscribers => getOrMake(types, type, () => ({ ...NO_SUBSCRIBERS }));
+  for (const [type, subscriptions] of subscriptionsOf(relay)) of(type).subscriptions = subscriptions;
+  for (const view of relay.views.all()) of(view.type).classes++;
+  for (const stream of relay.server.values()) {
+    for (const { info, subscription } of stream.types) {
+      const state = subscription?.responses.state;
+      if (state === 'STALE') of(info.url).unacknowledged++;
+      if (state === 'ERROR') of(info.url).rejecting++;
+    }
+  }
+  return types;
+}
+
+/** How many subscriptions of each type the streams of a process have, and the classes of polls. */
+export function subscriptionsOf(relay: Relay): ReadonlyMap<TypeUrl, number> {
+  const counts = new Map<TypeUrl, number>();
+  for (const view of relay.views.all()) {
+    counts.set(view.type, (counts.get(view.type) ?? 0) + view.selection.size * view.subscribed);
+  }
+  return counts;
+}

@@ -1,6 +1,5 @@
 import { create } from '@bufbuild/protobuf';
 import type { TypeTable } from '../cache/type-table.ts';
-import type { TypeStream } from '../downstream/type-stream.ts';
 import type { XdsStream } from '../downstream/xds-server.ts';
 import type { MissingClient, WaitResponse } from '../gen/distributary/admin/v1/delivery_pb.ts';
 import {
@@ -23,10 +22,10 @@ import type { Pace, TimeSlices } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { typeByName, typeInfo } from '../model/types.ts';
 import { canonicalName, parentGlob } from '../model/xdstp.ts';
-import { missingText, nearestText } from '../observe/missing-text.ts';
+import { missingText, nearestText } from '../observe/problems.ts';
 import type { Relay } from '../relay.ts';
 import type { History } from '../releases/history.ts';
-import { missingOf } from './client-list.ts';
+import { missingOf, summed } from './client-list.ts';
 import type { WaitQuery } from './requests.ts';
 import type { Answer, Plain } from './service.ts';
 import type { Staleness } from './staleness.ts';
@@ -59,11 +58,10 @@ export function acceptanceOf(
     let [clients, missing] = [0, 0];
     const listed: Plain<MissingClient>[] = [];
     const sought = soughtBy(query.names);
-    const absentOf = (type: TypeStream) => missingOf(type, relay).filter(sought.covers).slice(0, maxListed);
     const counts = ({ state, why }: Missing) => !areWorkers || (state !== 'MISSING' && why !== unanswered);
     for (const stream of [...relay.server.values()]) {
       await pace.yieldIfDue();
-      const found = looked(stream, query.type, sought, absentOf)?.filter(counts);
+      const found = looked(stream, sought)?.filter(counts);
       if (found === undefined) continue;
       clients++;
       if (found.length > 0) missing++;
@@ -72,6 +70,25 @@ export function acceptanceOf(
     }
     return { clients, missing, missingClients: worstOf(listed) };
   });
+
+  /** Undefined: this stream does not subscribe to it. */
+  function looked(stream: XdsStream, sought: Sought): Plain<MissingClient>[] | undefined {
+    let subscribes = false;
+    const found: Plain<MissingClient>[] = [];
+    for (const type of stream.types) {
+      if (query.type !== undefined && type.info.url !== query.type) continue;
+      const { subscription } = type;
+      if (subscription === undefined || subscription.selection.size === 0) continue;
+      const missing = notAccepted(subscription, sought);
+      if (missing === undefined) continue;
+      subscribes = true;
+      const absent = missingOf(type, relay).filter(sought.covers).slice(0, maxListed);
+      const about = { client: stream.id, node: stream.client?.nodeId ?? '', type: type.info.short };
+      for (const one of [...missing, ...absent.map(({ name }) => notThere(name))])
+        found.push({ ...about, ...one });
+    }
+    return subscribes ? found : undefined;
+  }
 }
 
 /** It is cached, or asked for by its name. */
@@ -140,8 +157,7 @@ export function noAnswerOf(worker: number): Acceptance {
 
 export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
   return {
-    clients: all.reduce((sum, { clients }) => sum + clients, 0),
-    missing: all.reduce((sum, { missing }) => sum + missing, 0),
+    ...all.reduce(summed('clients', 'missing'), NOBODY_MISSING),
     missingClients: worstOf(all.flatMap(({ missingClients }) => missingClients)),
   };
 }
@@ -150,32 +166,6 @@ export function mergeAcceptances(all: readonly Acceptance[]): Acceptance {
 function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[] {
   const rejects = ({ state }: Plain<MissingClient>): boolean => state === 'ERROR';
   return listed.toSorted((a, b) => Number(rejects(b)) - Number(rejects(a))).slice(0, maxListed);
-}
-
-/** Undefined: this stream does not subscribe to it. */
-function looked(
-  stream: XdsStream,
-  only: TypeUrl | undefined,
-  sought: Sought,
-  absentOf: (type: TypeStream) => readonly MissingEntry[],
-): Plain<MissingClient>[] | undefined {
-  let subscribes = false;
-  const found: Plain<MissingClient>[] = [];
-  for (const type of stream.types) {
-    if (only !== undefined && type.info.url !== only) continue;
-    const { subscription } = type;
-    if (subscription === undefined || subscription.selection.size === 0) continue;
-    const missing = notAccepted(subscription, sought);
-    if (missing === undefined) continue;
-    subscribes = true;
-    const absent = absentOf(type).map(({ name }) => notThere(name));
-    for (const one of [...missing, ...absent]) found.push(row(stream, type, one));
-  }
-  return subscribes ? found : undefined;
-}
-
-function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Missing): Plain<MissingClient> {
-  return { client: stream.id, node: stream.client?.nodeId ?? '', type: info.short, name, state, why };
 }
 
 /** Undefined: it does not subscribe to any of these names. */
@@ -437,8 +427,13 @@ export async function explainClient(
   classes: Plain<ListClassesResponse>,
   pace: Pace,
 ): Promise<Answer<'explainClient'>> {
-  const lacking = client.holdings.filter(({ state }) => state === 'MISSING');
-  const problems = lacking.map((one) => asProblem(one, client));
+  // As the answer about classes has it.
+  const problems = client.holdings
+    .filter(({ state }) => state === 'MISSING')
+    .map(({ type, name, parameters, why }) => {
+      const about = { type, name, what: name, parameters, why, class: client.class };
+      return create(ClassProblemSchema, { ...about, kind: 'MISSING', clients: 1 });
+    });
   const explained = await explainMissing(relay, { ...classes, problems }, pace);
   const whyMissing = new Map(explained.problems.map((one) => [keyOf(one), missingText(one)]));
   const serving = new Set<string | undefined>();
@@ -471,15 +466,6 @@ function whyUnanswered(
   if (sent !== '' || isCached) return 'it has not been sent yet';
   return `upstream ${upstream ?? ''} has not answered yet`;
 }
-
-/** As the answer about classes has it. */
-const asProblem = (
-  { type, name, parameters, why }: ClientHolding,
-  { class: of }: GetClientResponse,
-): Plain<ClassProblem> =>
-  create(ClassProblemSchema, {
-    ...{ kind: 'MISSING', type, name, class: of, parameters, clients: 1, what: name, why },
-  });
 
 /** A name, or a wildcard or glob, by the spelling of a client that was accepted. */
 export function canonicalOf(type: TypeUrl, spelling: string): Selector {

@@ -1,16 +1,22 @@
+import { resolve } from 'node:path';
+import { create } from '@bufbuild/protobuf';
+import type { AdsUpstreamConfig } from '../config/config.ts';
 import type { StatusResponse } from '../gen/distributary/admin/v1/admin_pb.ts';
 import type { ClassProblem, ListClassesResponse } from '../gen/distributary/admin/v1/fleet_pb.ts';
-import type { Problem, ProblemClass } from '../gen/distributary/admin/v1/problems_pb.ts';
+import { type Problem, type ProblemClass, ProblemSchema } from '../gen/distributary/admin/v1/problems_pb.ts';
 import type { RolloutStatus } from '../gen/distributary/admin/v1/rollout_pb.ts';
-import { errorText, shorten } from '../model/text.ts';
+import { contentHash } from '../model/payloads.ts';
+import { errorText, printable, shorten } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { type CertificateState, certificateText } from '../observe/certificates.ts';
 import { canariesText, formatBytes, formatSeconds } from '../observe/format.ts';
-import { missingText } from '../observe/missing-text.ts';
 import {
+  command,
   countedLong as counted,
   discardCommand,
+  type Kind,
+  missingText,
   noCanary,
   parametersLabel,
   problemKinds,
@@ -18,19 +24,7 @@ import {
   severities,
 } from '../observe/problems.ts';
 import { rejections as reasons } from '../observe/rejections.ts';
-import {
-  classOfProblem,
-  command,
-  fairShare,
-  fileCommand,
-  globFlags,
-  namesTold,
-  problem,
-  reach,
-  scopeFlags,
-  timeAfter,
-  timestamp,
-} from './problem-parts.ts';
+import { classOfProblem, fairShare } from './fleet-survey.ts';
 import type { PageFacts, Plain } from './service.ts';
 
 /** What Status says beside its problems and what clients reject. */
@@ -65,10 +59,7 @@ const bounds = {
 type Problems = Iterable<Plain<Problem>>;
 
 /** Pure: what is wrong, the worst first, one problem for each cause. */
-export function problemsOf(facts: ProblemFacts): {
-  readonly problems: Plain<Problem>[];
-  readonly moreProblems: number;
-} {
+export function problemsOf(facts: ProblemFacts) {
   const found = [...finders.values().flatMap((find) => find(facts))].toSorted(worstFirst);
   // Clients can make any number of causes: they drive out no other kind, and no other class.
   const byClass = fairShare(
@@ -629,4 +620,64 @@ function whoText({ clients, classes }: Concerned): string {
   if (classes.length !== 1 || first === undefined)
     return `${counted(clients, 'client')} of ${classes.length < mostClasses ? '' : 'at least '}${classes.length} classes`;
   return `${counted(clients, 'client')} with ${shorten(parametersLabel(first.parameters), 120)}`;
+}
+
+/** Names of resources that a text has at most. */
+const namesTold = 3;
+
+type Known = Partial<Plain<Problem>> & Pick<Plain<Problem>, 'title'>;
+
+/** `key`: what makes it the same problem the next time. */
+function problem(kind: Kind, key: readonly string[], known: Known): Plain<Problem> {
+  const all = { ...nothingYet, severity: problemKinds[kind].severity, ...known };
+  return {
+    ...all,
+    id: contentHash(JSON.stringify([kind, ...key])),
+    kind,
+    runbook: problemKinds[kind].runbook,
+    title: printable(all.title),
+    // It stands within a sentence.
+    short: printable(known.short ?? all.title.charAt(0).toLowerCase() + all.title.slice(1)),
+    detail: printable(all.detail),
+    commands: (known.commands ?? []).filter((one) => one !== ''),
+  };
+}
+
+const { $typeName: _, ...nothingYet } = create(ProblemSchema);
+
+/** The operator's shell is in another directory than the relay. */
+const fileCommand = (verb: string, file: string): string => command(verb, resolve(file));
+
+/** From the relay's machine, as the relay connects: is there anything at this address, and which certificate does it show? */
+function reach(kind: string, endpoint: string, tls: AdsUpstreamConfig['tls']): string {
+  if (kind === 'filesystem') return fileCommand('ls -l', endpoint);
+  if (endpoint.startsWith('unix:')) return fileCommand('ls -l', endpoint.slice('unix:'.length));
+  if (endpoint === '') return '';
+  const { serverName, ca, identity } = tls ?? {};
+  return command(
+    'distributary reach',
+    ...['--endpoint', endpoint],
+    ...(tls === undefined ? [] : ['--tls']),
+    ...(serverName === undefined ? [] : ['--server-name', serverName]),
+    ...(ca === undefined ? [] : ['--ca', resolve(ca)]),
+    ...(identity === undefined
+      ? []
+      : ['--cert', resolve(identity.certificate), '--key', resolve(identity.privateKey)]),
+  );
+}
+
+/** `resources` takes a name and a star. */
+const globFlags = (name: string): readonly string[] =>
+  name === WILDCARD ? [] : ['--name', name.slice(0, name.indexOf('*') + 1)];
+
+const scopeFlags = (type: string, upstream: string): readonly string[] => [
+  ...(upstream === '' ? [] : ['--upstream', upstream]),
+  ...(type === '' ? [] : ['--type', type]),
+];
+
+export const timestamp = (milliseconds: number): string => new Date(milliseconds).toISOString();
+
+function timeAfter(since: string, milliseconds: number): string {
+  const at = Date.parse(since);
+  return Number.isNaN(at) ? '' : timestamp(at + milliseconds);
 }

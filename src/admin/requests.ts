@@ -10,7 +10,7 @@ import { type ClientState, clientStates } from '../model/subscription.ts';
 import { expectedText, unknownWord } from '../model/text.ts';
 import { typeByName, unknownType } from '../model/types.ts';
 import { canonicalName } from '../model/xdstp.ts';
-import { isLogLevel, type LogLevel, levels } from '../observe/log-levels.ts';
+import { type LogLevel, levels } from '../observe/log-levels.ts';
 import { invalid, rpcError } from '../wire/connect.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
 import { addressText, parseSubjectAltNames, verifiedCertificate, verifiedIdentity } from '../wire/peer.ts';
@@ -100,13 +100,13 @@ export function clientsQuery({ limit, pageSize, type, state, ...rest }: Request<
     limit: limit === 0 ? undefined : limit,
     pageSize: pageSize === 0 ? undefined : pageSize,
     type: optionalType(type),
-    state: state === '' ? undefined : stateNamed(state),
+    state: stateNamed(state),
   };
 }
 
-function stateNamed(text: string): ClientState {
+function stateNamed(text: string): ClientState | undefined {
   const state = clientStates.find((known) => known === text);
-  if (state !== undefined) return state;
+  if (state !== undefined || text === '') return state;
   throw invalid(unknownWord('state', text, clientStates));
 }
 
@@ -164,7 +164,8 @@ export function logLevelChange({ level, node, forSeconds }: Request<'setLogLevel
 }
 
 function levelOf(text: string): LogLevel | undefined {
-  if (text === '' || isLogLevel(text)) return text === '' ? undefined : text;
+  const level = levels.find((known) => known === text);
+  if (level !== undefined || text === '') return level;
   throw invalid(unknownWord('level', text, levels));
 }
 
@@ -187,14 +188,11 @@ export type Operation = ReturnType<typeof operationOf>;
 /** Throws INVALID_ARGUMENT without a reason: the log must say why. */
 export function operationOf(
   verb: (typeof verbs)[number],
-  {
-    upstream,
-    type,
-    reason,
-    wave = 0,
-  }: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'> & Partial<Pick<Request<'promote'>, 'wave'>>,
+  request: Pick<Request<'freeze'>, 'upstream' | 'type' | 'reason'> &
+    Partial<Pick<Request<'promote'>, 'wave'>>,
   operator: string,
 ) {
+  const { upstream, type, reason, wave = 0 } = request;
   if (reason.trim() === '') throw invalid('reason is missing: say why, for the log');
   return {
     verb,

@@ -219,7 +219,7 @@ export async function matchesOf(
   const rows = Iterator.from(names.slice(offset, offset + pageSize)).map(([known, cached]) =>
     create(MatchedNameSchema, {
       name: known,
-      matches: shown.map(({ set }) => matchOf(relay, type, known, cached, set, rejected)),
+      matches: shown.map(({ set }) => matchOf(known, cached, set)),
     }),
   );
   const sets = shown.map(({ parameters, streams }) => ({ parameters, streams }));
@@ -228,6 +228,29 @@ export async function matchesOf(
     ...totals,
     truncated: more,
   }));
+
+  function matchOf(known: ResourceName, cached: CachedResource, parameters: Parameters): Plain<Match> {
+    const value = relay.store.peek(type, known, parameters);
+    const ofThese = rejected.filter(
+      (problem) =>
+        problem.name === known && internParameters(Object.entries(problem.parameters)) === parameters,
+    );
+    // A name that nobody has asked for by itself is absent when the wildcard was answered without it.
+    const isAbsent = () => relay.store.isResolved({ type, selector: WILDCARD, parameters });
+    const about = isVariant(value)
+      ? {
+          state: 'present',
+          content: value.payload === undefined ? 'no body' : matchedContent(type, value.payload.hash),
+          constraints: formatConstraints(value.constraints.expression),
+          version: controlPlaneVersion(value),
+        }
+      : { state: isAbsent() ? 'absent' : value, content: '', constraints: '', version: '' };
+    return {
+      ...about,
+      ambiguous: cached.variants.match(parameters).length > 1,
+      rejected: ofThese.reduce((sum, { clients }) => sum + clients, 0),
+    };
+  }
 }
 
 /** Classes with the same parameters and another access see the same variants, or fewer. */
@@ -240,40 +263,7 @@ function columnsOf(classes: ListClassesResponse['classes'] | Plain<ListClassesRe
   return [...columns.values()].toSorted((a, b) => b.streams - a.streams);
 }
 
-function matchOf(
-  relay: Relay,
-  type: TypeUrl,
-  name: ResourceName,
-  cached: CachedResource,
-  parameters: Parameters,
-  rejected: readonly Plain<ClassProblem>[],
-): Plain<Match> {
-  const value = relay.store.peek(type, name, parameters);
-  const matching = cached.variants.match(parameters).length;
-  const ofThese = rejected.filter(
-    (problem) => problem.name === name && internParameters(Object.entries(problem.parameters)) === parameters,
-  );
-  const about = isVariant(value)
-    ? {
-        state: 'present',
-        content: value.payload === undefined ? 'no body' : matchedContent(type, value.payload.hash),
-        constraints: formatConstraints(value.constraints.expression),
-        version: controlPlaneVersion(value),
-      }
-    : { state: stateOf(relay, type, value, parameters), content: '', constraints: '', version: '' };
-  return {
-    ...about,
-    ambiguous: matching > 1,
-    rejected: ofThese.reduce((sum, { clients }) => sum + clients, 0),
-  };
-}
-
 const key = randomBytes(32);
 /** Equal for equal content. Nobody can try guesses of a secret by it. */
 const matchedContent = (type: TypeUrl, hash: string): string =>
   typeInfo(type).short === 'sds' ? createHmac('sha256', key).update(hash).digest('hex').slice(0, 16) : hash;
-
-/** A name that nobody has asked for by itself is absent when the wildcard was answered without it. */
-function stateOf(relay: Relay, type: TypeUrl, value: 'absent' | 'unknown', parameters: Parameters): string {
-  return relay.store.isResolved({ type, selector: WILDCARD, parameters }) ? 'absent' : value;
-}

@@ -6,7 +6,7 @@ import type { History } from '../releases/history.ts';
 import type { RolloutState } from '../releases/judge.ts';
 import type { RolloutReport } from '../releases/rollout.ts';
 import type { TrafficVerdict } from '../releases/traffic.ts';
-import { timestamp } from './problem-parts.ts';
+import { timestamp } from './problems.ts';
 import type { PageFacts, Plain, RolloutSummary } from './service.ts';
 
 /** Names that are listed; there may be as many as resources. */

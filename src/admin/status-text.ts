@@ -11,7 +11,8 @@ import type { Plain } from './service.ts';
 /** `now` is milliseconds since the epoch. */
 export function statusText(response: Plain<StatusResponse>, now: number, view: View): string {
   const { paint } = view;
-  const { ready, reason, clients, pollingClients, problems, moreProblems } = response;
+  const { ready, reason, clients, pollingClients, problems, moreProblems, types } = response;
+  const polling = pollingClients === 0 ? '' : `, ${pollingClients} polling`;
   const state = ready
     ? paint('green', readyText(true, problems, moreProblems))
     : paint('red', `not ready: ${printable(reason)}`);
@@ -19,14 +20,16 @@ export function statusText(response: Plain<StatusResponse>, now: number, view: V
     [
       `distributary ${response.version}, up for ${formatSeconds(response.uptimeSeconds)}: ${state}`,
       wrapped(printable(sentence(clients + pollingClients, problems, moreProblems, now)), view.columns, 2),
-      `clients: ${streamsText(response)}; cache: ${formatBytes(Number(response.cacheBytes))}`,
+      `clients: ${counted(clients, 'stream')}${polling}; cache: ${formatBytes(Number(response.cacheBytes))}`,
       `node: ${printable(response.nodeId)} on ${printable(response.host)}`,
     ].join('\n'),
     problemsText(response, now, view),
     rolloutText(response, now),
     upstreamsText(response, now, view),
     workersText(response, view),
-    typesText(response, view),
+    types.length === 0
+      ? 'nothing is cached or subscribed to yet'
+      : textTable(types, ['type', 'resources', 'variants', 'subscriptions', 'ambiguous'], view),
     accountsText(response, view),
   ];
   return sections.filter((section) => section !== '').join('\n\n');
@@ -51,11 +54,6 @@ function problemsText(
   });
   const more = moreProblems === 0 ? [] : [`and ${counted(moreProblems, 'more problem')}`];
   return [...lines, ...more].join('\n');
-}
-
-function streamsText({ clients, pollingClients }: Plain<StatusResponse>): string {
-  const streams = counted(clients, 'stream');
-  return pollingClients === 0 ? streams : `${streams}, ${pollingClients} polling`;
 }
 
 /** Where a change stands; nothing while there is none. */
@@ -99,18 +97,8 @@ function endText({ waveEnds }: Plain<RolloutStatus>, now: number): string {
 }
 
 /** What is pending while the state is IDLE was discarded. */
-function pendingLines({
-  state,
-  canaries,
-  types,
-  upstream,
-  names,
-  pending,
-  masked,
-  reason,
-  checks,
-  traffic,
-}: Plain<RolloutStatus>): readonly string[] {
+function pendingLines(rollout: Plain<RolloutStatus>): readonly string[] {
+  const { state, canaries, types, upstream, names, pending, masked, reason, checks, traffic } = rollout;
   if (pending === 0) return [];
   const shown =
     names
@@ -182,11 +170,6 @@ function workersText({ workers }: Plain<StatusResponse>, view: View): string {
     ],
     view,
   );
-}
-
-function typesText({ types }: Plain<StatusResponse>, view: View): string {
-  if (types.length === 0) return 'nothing is cached or subscribed to yet';
-  return textTable(types, ['type', 'resources', 'variants', 'subscriptions', 'ambiguous'], view);
 }
 
 /** Who has most done for it; nothing where nobody stands out. */

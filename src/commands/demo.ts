@@ -23,7 +23,7 @@ import { executable, fromSource, packagePath, unpackFiles, version } from '../pa
 import { Code } from '../wire/grpc-status.ts';
 import { flagNames } from './context.ts';
 import { adminClient } from './relay-command.ts';
-import { firstSignal, processTerminal, type Terminal } from './terminal.ts';
+import { firstSignal, type Terminal } from './terminal.ts';
 
 /** How these commands are called: in a checkout, or where the package is installed. */
 const self = fromSource ? 'node_modules/.bin/node src/main.ts' : 'distributary';
@@ -87,29 +87,24 @@ async function startRelay(
   once: boolean,
   terminal: Terminal,
 ): Promise<Result<Distributary>> {
-  const usual = once ? undefined : await startAt(resources, 18_000, 19_000, terminal);
-  return usual?.ok === true ? usual : startAt(resources, 0, 0, terminal);
-}
+  const usual = once ? undefined : await startAt(18_000, 19_000);
+  return usual?.ok === true ? usual : startAt(0, 0);
 
-async function startAt(
-  resources: string,
-  xds: number,
-  admin: number,
-  terminal: Terminal,
-): Promise<Result<Distributary>> {
-  const text = JSON.stringify({
-    node: { id: 'relay-demo', cluster: 'relays' },
-    xds: { address: `127.0.0.1:${xds}` },
-    admin: { address: `127.0.0.1:${admin}` },
-    upstreams: [{ name: 'files', filesystem: { path: resources } }],
-    parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
-    rollout,
-    drain_timeout: '1s',
-  });
-  const config = parseConfig(text, 'demo', terminal.environment);
-  if (!config.ok) return fail(config.error.map((problem) => problemLine('demo', problem)).join('\n'));
-  const log = createLog({ format: 'text', write: (line) => sayWhatMatters(line, terminal) });
-  return Distributary.start(config.value, { log, version: version(), processMetrics: true });
+  async function startAt(xds: number, admin: number): Promise<Result<Distributary>> {
+    const text = JSON.stringify({
+      node: { id: 'relay-demo', cluster: 'relays' },
+      xds: { address: `127.0.0.1:${xds}` },
+      admin: { address: `127.0.0.1:${admin}` },
+      upstreams: [{ name: 'files', filesystem: { path: resources } }],
+      parameters: ['env', 'version'].map((key) => ({ key, from: `node.metadata.${key}` })),
+      rollout,
+      drain_timeout: '1s',
+    });
+    const config = parseConfig(text, 'demo', terminal.environment);
+    if (!config.ok) return fail(config.error.map((problem) => problemLine('demo', problem)).join('\n'));
+    const log = createLog({ format: 'text', write: (line) => sayWhatMatters(line, terminal) });
+    return Distributary.start(config.value, { log, version: version(), processMetrics: true });
+  }
 }
 
 /** Whoever edits a file wants to know what is wrong with it, and not what else a relay logs. */
@@ -127,10 +122,9 @@ function startClient(
   admin: string,
   terminal: Terminal,
 ) {
-  const colours =
-    terminal === processTerminal && process.stdout.isTTY && terminal.environment['NO_COLOR'] === undefined;
   const label = `[${id}]`.padEnd(8);
-  const shown = colours ? `\u001B[${env === 'prod' ? 32 : 36}m${label}\u001B[0m` : label;
+  const shown =
+    terminal.screen?.colours === true ? `\u001B[${env === 'prod' ? 32 : 36}m${label}\u001B[0m` : label;
   const say = (type: string, name: string, what: string): void => {
     const line = `${shown} ${type.padEnd(4)} ${printable(name).padEnd(16)} ${what}`;
     terminal.out(`${line.trimEnd()}\n`);

@@ -109,13 +109,8 @@ function outcome(socket: Socket, event: string, milliseconds: number): Promise<s
   });
 }
 
-function certificateText({
-  subject,
-  issuer,
-  subjectaltname,
-  valid_from: from,
-  valid_to: to,
-}: PeerCertificate): string {
+function certificateText(certificate: PeerCertificate): string {
+  const { subject, issuer, subjectaltname, valid_from: from, valid_to: to } = certificate;
   const name = (of: PeerCertificate['subject'] | undefined): string =>
     Object.entries(of ?? {})
       .map(([key, value]) => `${key}=${String(value)}`)

@@ -1,5 +1,4 @@
 import { create } from '@bufbuild/protobuf';
-import { command } from '../admin/problem-parts.ts';
 import {
   type ClientTypeState,
   type ExplainRequest,
@@ -15,8 +14,7 @@ import { counted, errorLine, errorText, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { isGlob } from '../model/xdstp.ts';
 import { formatBytes } from '../observe/format.ts';
-import { notAllowed, othersText } from '../observe/missing-text.ts';
-import { parametersLabel } from '../observe/problems.ts';
+import { command, notAllowed, othersText, parametersLabel } from '../observe/problems.ts';
 import { stateCell, textTable, type View } from '../observe/text-table.ts';
 import { yamlText } from '../observe/yaml-text.ts';
 import { count, parameters, required, text, type, UsageError } from './command.ts';
@@ -166,7 +164,12 @@ it lacks and why, then what it has not acknowledged or was not sent.`,
   exit: '0 if a variant matches, of a client for all that it subscribes to; 1 if none does, or if the relay does not answer: stderr says why.',
   ask: ({ param, limit, ...asked }) => {
     const isOne = asked.type !== '' && asked.name !== '';
-    if (isOne) return ({ rpc }) => explainResource(rpc, { ...asked, parameters: param });
+    if (isOne)
+      return async ({ rpc }) => {
+        const response = await rpc.explain({ ...asked, parameters: param });
+        const said = verdictText(response, asked);
+        return judged(response, said, response.matchFound, (view) => detailTexts(response, view));
+      };
     if (asked.client === '') {
       const lacking = asked.type === '' ? 'type' : 'name';
       const { value, says } = flags[lacking];
@@ -174,33 +177,26 @@ it lacks and why, then what it has not acknowledged or was not sent.`,
     }
     if (Object.keys(param).length > 0)
       return new UsageError('--param is for one resource: give --type and --name, too');
-    return ({ rpc }) => explainClient(rpc, { ...asked, limit });
+    return async ({ rpc }) => {
+      const response = await rpc.explainClient({ ...asked, limit });
+      const { states, total } = response;
+      const lacks = (states['MISSING'] ?? 0) + (states['NOT_SENT'] ?? 0) > 0 || total === 0;
+      const said = clientVerdict(response, asked);
+      return judged(response, said, !lacks, (view) => holdingTexts(response, view));
+    };
   },
 });
 
-async function explainResource(
-  rpc: AdminClient['rpc'],
-  asked: Resource & { readonly parameters: Readonly<Record<string, string>>; readonly client: string },
-): Promise<Answer> {
-  const response = await rpc.explain(asked);
-  const verdict = [verdictText(response, asked), ...staleLines(response)].join('\n');
-  const details = (view: View) => detailTexts(response, view);
-  const found = response.matchFound;
-  const text = (view: View): string => (found ? [verdict, ...details(view)] : details(view)).join('\n\n');
-  return answer(response, text, found ? undefined : () => verdict);
-}
-
-async function explainClient(
-  rpc: AdminClient['rpc'],
-  asked: Resource & { readonly client: string; readonly limit: number },
-): Promise<Answer> {
-  const response = await rpc.explainClient(asked);
-  const { states, total } = response;
-  const lacks = (states['MISSING'] ?? 0) + (states['NOT_SENT'] ?? 0) > 0 || total === 0;
-  const verdict = [clientVerdict(response, asked), ...staleLines(response)].join('\n');
-  const text = (view: View): string =>
-    [...(lacks ? [] : [verdict]), ...holdingTexts(response, view)].join('\n\n');
-  return answer(response, text, lacks ? () => verdict : undefined);
+/** `said`: what it comes to; where that is not `good`, it is a problem. */
+function judged(
+  response: ExplainResponse | ExplainClientResponse,
+  said: string,
+  good: boolean,
+  details: (view: View) => readonly string[],
+): Answer {
+  const verdict = [said, ...staleLines(response)].join('\n');
+  const text = (view: View): string => [...(good ? [verdict] : []), ...details(view)].join('\n\n');
+  return answer(response, text, good ? undefined : () => verdict);
 }
 
 /** `client w1-17 (node envoy-7, env=prd): 1 rejected, 2 missing, 30 acknowledged`. */

@@ -28,36 +28,12 @@ export async function serve(
     for (const problem of loaded.error) terminal.err(`${printable(problemLine(file, problem))}\n`);
     return 2;
   }
+  const config = loaded.value;
   const logLevels = new LogLevels(level);
   const log = createLog({ levels: logLevels, format });
   logRuntimeWarnings(log);
-  sayStart(loaded.value, log);
-  warn(loaded.value, log);
-  return untilDrained(file, loaded.value, log, logLevels, format, terminal);
-}
-
-/** Which relay this is: the first line of every log. */
-function sayStart({ node, workers, source }: Config, log: Log): void {
-  const fault = faultyNode(process.versions.node);
-  log.info('the relay starts', {
-    version: version(),
-    node_id: node.id,
-    configuration: source.digest,
-    file: source.file,
-    workers,
-    node_js: process.version,
-    ...(fault === undefined ? {} : { warning: fault }),
-  });
-}
-
-async function untilDrained(
-  file: string,
-  config: Config,
-  log: Log,
-  logLevels: LogLevels,
-  format: LogFormat,
-  terminal: Terminal,
-): Promise<number> {
+  sayStart(config, log);
+  warn(config, log);
   // Before anything is said to be ready: without a handler a signal would end the process as it is.
   const stopping = firstSignal('SIGTERM', 'SIGINT');
   // One that comes too early waits for the start.
@@ -119,6 +95,20 @@ async function untilDrained(
   watchdog?.[Symbol.dispose]();
   log.info('drained');
   return 0;
+}
+
+/** Which relay this is: the first line of every log. */
+function sayStart({ node, workers, source }: Config, log: Log): void {
+  const fault = faultyNode(process.versions.node);
+  log.info('the relay starts', {
+    version: version(),
+    node_id: node.id,
+    configuration: source.digest,
+    file: source.file,
+    workers,
+    node_js: process.version,
+    ...(fault === undefined ? {} : { warning: fault }),
+  });
 }
 
 function warn(config: Config, log: Log): void {

@@ -6,8 +6,7 @@ import { clientStates } from '../model/subscription.ts';
 import { counted, errorLine, printable } from '../model/text.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { ago, errorShare, perSecond } from '../observe/format.ts';
-import { missingText } from '../observe/missing-text.ts';
-import { parametersLabel, sentence, worstOf } from '../observe/problems.ts';
+import { missingText, parametersLabel, sentence, worstOf } from '../observe/problems.ts';
 import {
   type Column,
   type Painted,

@@ -14,8 +14,7 @@ import {
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { systemClock } from '../model/clock.ts';
 import { counted, printable } from '../model/text.ts';
-import { notAllowed } from '../observe/missing-text.ts';
-import { parametersLabel } from '../observe/problems.ts';
+import { notAllowed, parametersLabel } from '../observe/problems.ts';
 import { textTable, type View } from '../observe/text-table.ts';
 import { askCheck } from '../releases/checks.ts';
 import { claims } from '../upstream/claims.ts';

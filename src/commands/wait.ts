@@ -12,7 +12,7 @@ import { textTable, type View } from '../observe/text-table.ts';
 import { commandWith, count, duration, text, toggle, type, UsageError } from './command.ts';
 import { relayFlags } from './context.ts';
 import { type AdminClient, answer, relayClient, relayCommand, withRelay } from './relay-command.ts';
-import { firstSignal, staleLines, type Terminal } from './terminal.ts';
+import { firstSignal, staleLines } from './terminal.ts';
 
 const usualWaitMs = 60_000;
 const longestWaitMs = 3_600_000;
@@ -159,37 +159,26 @@ that is too slow loses messages, and a line {"event":"LOST","lost":N} says how m
   },
   exit: '0, also when the relay drains; 1 if there is no such client, if the relay does not answer, or if a worker exits whose clients it shows.',
   run: ({ client, type, limit }, { terminal, shared }) => {
-    return withRelay(relayClient(shared, terminal.environment), terminal, async (relay) => {
+    return withRelay(relayClient(shared, terminal.environment), terminal, async ({ rpc }) => {
       const interrupted = firstSignal('SIGINT', 'SIGTERM');
+      const { signal } = interrupted;
+      let left = limit;
       try {
-        await printMessages(relay, { client, type }, limit, interrupted.signal, terminal);
-        return 0;
+        // A tap says nothing until a message passes: this says whether the relay answers at all.
+        await rpc.status({}, { signal });
+        for await (const message of rpc.tap({ client, type }, { signal, timeoutMs: 0 })) {
+          const json = toJsonString(TapMessageSchema, message, { useProtoFieldName: true });
+          terminal.out(`${printableJson(json)}\n`);
+          if (--left === 0) break;
+        }
+      } catch (error) {
+        // Ctrl-C is how it is meant to end.
+        if (!signal.aborted || ConnectError.from(error).code !== Code.Canceled) throw error;
       } finally {
         // After --limit lines the relay would go on.
         interrupted.release();
       }
+      return 0;
     });
   },
 });
-
-async function printMessages(
-  { rpc }: AdminClient,
-  request: { readonly client: string; readonly type: string },
-  limit: number,
-  signal: AbortSignal,
-  terminal: Terminal,
-): Promise<void> {
-  let left = limit;
-  try {
-    // A tap says nothing until a message passes: this says whether the relay answers at all.
-    await rpc.status({}, { signal });
-    for await (const message of rpc.tap(request, { signal, timeoutMs: 0 })) {
-      const json = toJsonString(TapMessageSchema, message, { useProtoFieldName: true });
-      terminal.out(`${printableJson(json)}\n`);
-      if (--left === 0) return;
-    }
-  } catch (error) {
-    // Ctrl-C is how it is meant to end.
-    if (!signal.aborted || ConnectError.from(error).code !== Code.Canceled) throw error;
-  }
-}

@@ -86,7 +86,7 @@ function checkTls(path: Path, tls: unknown): readonly UnplacedProblem[] {
       ? []
       : checkPair(path, certificate, privateKey)),
     ...checkFile([...path, 'ca'], tls, (file) => readCertificates(file, parseAuthorities)),
-    ...checkFile([...path, 'session_ticket_secret_file'], tls, readSecret),
+    ...checkFile([...path, 'session_ticket_secret_file'], tls, (file) => parsedFile(file, checkTicketSecret)),
   ];
 }
 
@@ -120,25 +120,17 @@ function listed(directory: string): Result<unknown> {
 }
 
 /** At least one. */
-function readCertificates(file: string, parse = parseCertificates): Result<readonly X509Certificate[]> {
-  const content = contentOf(file);
-  return content.ok ? parse(content.value.toString(), file) : content;
-}
+const readCertificates = (file: string, parse = parseCertificates): Result<readonly X509Certificate[]> =>
+  parsedFile(file, (content) => parse(content.toString(), file));
 
-function readPrivateKey(file: string): Result<KeyObject> {
-  const content = contentOf(file);
-  if (!content.ok) return content;
-  const key = attempt(() => createPrivateKey(content.value), explainError);
-  if (key.ok) return key;
-  return fail(`${file} has no PEM private key that can be used without a password: ${key.error}`);
-}
+const readPrivateKey = (file: string): Result<KeyObject> =>
+  parsedFile(file, (content) => {
+    const key = attempt(() => createPrivateKey(content), explainError);
+    if (key.ok) return key;
+    return fail(`${file} has no PEM private key that can be used without a password: ${key.error}`);
+  });
 
-function readSecret(file: string): Result<unknown> {
-  const content = contentOf(file);
-  return content.ok ? checkTicketSecret(content.value, file) : content;
-}
-
-function contentOf(file: string): Result<Buffer> {
+function parsedFile<T>(file: string, parse: (content: Buffer, file: string) => Result<T>): Result<T> {
   const content = attempt(() => readNamedSync(file), explainError);
-  return content.ok ? content : fail(`${file} cannot be read: ${content.error}`);
+  return content.ok ? parse(content.value, file) : fail(`${file} cannot be read: ${content.error}`);
 }

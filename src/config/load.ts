@@ -15,18 +15,14 @@ import { withoutEffect } from './warnings.ts';
 /**
  * Reads and checks a configuration and the files that it names: all of it, or every problem in the order of the file.
  */
-export function loadConfig(file: string, environment: Environment): Result<Config, readonly ConfigProblem[]> {
-  const text = readConfigText(file);
-  if (!text.ok) return fail([unreadable(text.error)]);
-  return checkConfig(text.value, file, environment);
-}
-
-/** `loadConfig` from a text; `file` is only for messages. */
-export const checkConfig = (
-  text: string,
+export function loadConfig(
   file: string,
   environment: Environment,
-): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, checkNamedFiles));
+  text = readConfigText(file),
+): Result<Config, readonly ConfigProblem[]> {
+  if (!text.ok) return fail([unreadable(text.error)]);
+  return settled(parse(text.value, file, environment, checkNamedFiles));
+}
 
 /** The file as it is; the error says why it cannot be read. */
 export function readConfigText(file: string): Result<string> {
@@ -51,7 +47,7 @@ export const parseConfig = (
 ): Result<Config, readonly ConfigProblem[]> => settled(parse(text, file, environment, () => []));
 
 /**
- * `checkConfig` for `validate`: it asks whether the disk can be written, certificates have expired and all has an effect,
+ * `loadConfig` for `validate`: it asks whether the disk can be written, certificates have expired and all has an effect,
  * too, and goes on past problems. `now`: milliseconds since the epoch.
  */
 export const examineConfig = (text: string, file: string, environment: Environment, now: number) =>

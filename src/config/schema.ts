@@ -4,13 +4,21 @@ import { longestPath, mostNodeText, nodePath, parseShown, templateKeys } from '.
 import { attempt, errorMessage, fail, ok, type Result } from '../model/result.ts';
 import { anyOf, expectedText } from '../model/text.ts';
 import { compileCost } from '../security/pattern.ts';
-import { admin, checkListeners, metrics, rest, xds } from './schema-listeners.ts';
+import { formatHostPort } from '../wire/address.ts';
+import { VIA_HEADER } from '../wire/via.ts';
 import {
   authority,
+  certificateWithKey,
+  checkHost,
+  clientTls,
   count,
   duration,
+  endpoint,
   evenIfWrong,
+  exactlyOne,
   inCode,
+  listenAddress,
+  listenAnywhere,
   name,
   parsed,
   positiveDuration,
@@ -18,10 +26,342 @@ import {
   read,
   readList,
   readText,
+  resourceNames,
   resourceType,
+  tlsOf,
+  uniqueNames,
 } from './schema-parts.ts';
 import { checkRollout, history, rollout } from './schema-rollout.ts';
-import { upstreams } from './schema-upstreams.ts';
+
+// biome-ignore format: a table, one key a line
+const serverTls = z
+  .strictObject({
+    certificate: name().optional().describe('PEM file of the certificate chain'),
+    private_key: name().optional().describe('PEM file of its key'),
+    ca: name().optional().describe('PEM file of the authorities that client certificates are verified against'),
+    require_client_certificate: z.boolean().default(false).describe('Refuse clients without a certificate (mutual TLS)'),
+  });
+
+// biome-ignore format: a table, one key a line
+const resumableTls = serverTls.extend({
+    session_tickets: z.boolean().default(true).describe('Whether clients can resume TLS sessions, also in another worker, after a new certificate and, with cache.persistence, after a restart'),
+    session_ticket_secret_file: name().optional().describe('File with a secret of 32 bytes or more, the same for all replicas: a client can then resume its TLS session at each of them. Left out: the keys of tickets are random'),
+});
+
+function checkServerTls(tls: unknown, context: z.core.$RefinementCtx): void {
+  const set = (key: string): boolean => read(tls, key) !== undefined;
+  const required = read(tls, 'require_client_certificate') === true;
+  const secret = 'session_ticket_secret_file';
+  const used = set('certificate') || set('private_key') || set('ca') || required || set(secret);
+  const missing = ['certificate', 'private_key'].filter((key) => !set(key));
+  if (used && missing.length > 0) {
+    context.addIssue(
+      `certificate and private_key belong together: ${missing.join(' and ')} ${missing.length === 1 ? 'is' : 'are'} missing`,
+    );
+  }
+  if (required && !set('ca')) {
+    const message = 'needs ca: the authorities that client certificates are verified against';
+    context.addIssue({ code: 'custom', path: ['require_client_certificate'], message });
+  }
+  if (set(secret) && read(tls, 'session_tickets') === false) {
+    const message = 'needs session_tickets: true';
+    context.addIssue({ code: 'custom', path: [secret], message });
+  }
+}
+
+/** Undefined: plaintext. */
+function filesOf<T extends z.output<typeof serverTls>>(tls: T) {
+  const { certificate, private_key: privateKey } = tls;
+  if (certificate === undefined || privateKey === undefined) return undefined;
+  return { ...inCode(tls), certificate, privateKey };
+}
+
+function clientFilesOf({ session_ticket_secret_file: ticketSecret, ...tls }: z.output<typeof resumableTls>) {
+  const files = filesOf(tls);
+  return files && { ...files, ticketSecret };
+}
+
+const listenerTls = () =>
+  resumableTls
+    .superRefine(checkServerTls, evenIfWrong)
+    .transform(clientFilesOf)
+    .prefault({})
+    .describe('TLS; left out or {}: plaintext. The files are watched and reloaded');
+
+// biome-ignore format: a table, one key a line
+const rule = z.strictObject({
+  principals: z.array(principal()).min(1).optional().describe('SANs of client certificates: a URI, or dns:NAME; * is a wildcard. Left out: everyone'),
+  types: z.array(resourceType()).min(1).optional().describe('Short names (cds) or type URLs. Left out: every type'),
+  names: z.array(resourceNames()).min(1).optional().describe('Resource names and aliases; a trailing * makes a prefix. xdstp names mean the same in any spelling. Left out: every name'),
+  allow: z.boolean().describe('Whether what this rule matches may be read'),
+});
+
+// biome-ignore format: a table, one key a line
+const authorization = z
+  .strictObject({
+    rules: z.array(rule).prefault([]).describe('The first match wins; once there is a rule, what no rule matches is denied'),
+  })
+  .transform(({ rules }) => rules);
+
+// biome-ignore format: a table, one key a line
+const clientStatus = z.strictObject({
+  enabled: z.boolean().default(true).describe('Whether CSDS is served on this port; the admin listener always serves it'),
+  principals: z.array(principal()).prefault([]).describe('SANs of client certificates. Clients with one of them see all clients, and what the relay itself has, whatever the rules say. Others see their own streams'),
+});
+
+const modePattern = '^0[0-7]{3}$';
+const fileMode = () =>
+  parsed(
+    (text) =>
+      new RegExp(modePattern).test(text)
+        ? ok(Number.parseInt(text, 8))
+        : fail(`${JSON.stringify(text)} is not a mode: use four octal digits, as in "0666"`),
+    { pattern: modePattern },
+  );
+
+/** Of `xds`. */
+export const defaultAddress = '0.0.0.0:18000';
+
+// biome-ignore format: a table, one key a line
+const xds = z
+  .strictObject({
+    address: listenAnywhere().prefault(defaultAddress).describe('HOST:PORT (port 0: any free port) or unix:PATH'),
+    unix_mode: fileMode().optional().describe('Mode of the socket at unix:PATH, as in "0666" for clients of every user; left out: what the umask leaves, so mostly only the user of the relay can connect'),
+    tls: listenerTls(),
+    authorization: authorization.prefault({}).describe('Who may read what. What is denied is left out'),
+    client_status: clientStatus.prefault({}).describe('CSDS, the client status service: who sees what'),
+    sotw_versions: z.enum(['VERBATIM', 'CONTENT']).default('VERBATIM').describe("version_info of SotW responses. VERBATIM: the control plane's; CONTENT: with a hash of the content, so that a client that reconnects is not sent what it already has"),
+    plain_clients: z.enum(['PLAIN', 'WITH_CONSTRAINTS']).default('PLAIN').describe('How clients that subscribe by plain names get resources with constraints: under the plain name, or to the letter of TP2'),
+    legacy_wildcard: z.array(resourceType()).optional().describe('Types for which an empty first request means everything, instead of the default (LDS, CDS, SRDS, VHDS and unknown types)'),
+    removal_grace: duration().prefault('15s').describe('How long a client keeps a removed resource that its other resources still refer to, such as a cluster of its routes; 0: not at all'),
+    max_connection_age: positiveDuration().optional().describe('Connections older than this are closed, with jitter, to rebalance clients; default: never'),
+  })
+  .superRefine((listener, context) => {
+    if (read(listener, 'unix_mode') === undefined || read(read(listener, 'address'), 'kind') !== 'tcp') return;
+    const message = 'only an address unix:PATH has a mode';
+    context.addIssue({ code: 'custom', path: ['unix_mode'], message });
+  }, evenIfWrong)
+  .transform(inCode);
+
+// biome-ignore format: a table, one key a line
+const rest = z.strictObject({
+  address: listenAddress().prefault('0.0.0.0:18001').describe('HOST:PORT; port 0: any free port'),
+  tls: listenerTls(),
+});
+
+// biome-ignore format: a table, one key a line
+const admin = z
+  .strictObject({
+    address: listenAddress().prefault('127.0.0.1:19000').describe('HOST:PORT; port 0: any free port'),
+    tls: serverTls.superRefine(checkServerTls, evenIfWrong).transform(filesOf).prefault({}).describe('TLS; left out or {}: plaintext. The files are watched and reloaded. With ca, only clients with a certificate issued by it are served'),
+    hosts: z.array(parsed(checkHost)).prefault([]).describe('Host names and addresses that requests may name, besides loopback ones and the bound address; * stands for any characters'),
+    read_only: z.boolean().default(false).describe('Refuse calls that change something, such as the ReleaseRemovals RPC'),
+  })
+  .transform(inCode);
+
+/** Read by everybody who can reach it: nothing here names a client or a resource. */
+// biome-ignore format: a table, one key a line
+const metrics = z.strictObject({
+  address: listenAddress().prefault('0.0.0.0:19090').describe('HOST:PORT; port 0: any free port'),
+});
+
+const listeners = ['xds', 'rest', 'admin', 'metrics'] as const;
+
+/** They listen on every address of the machine. */
+export const everywhere: ReadonlySet<string> = new Set(['0.0.0.0', '::']);
+
+/** Two listeners on one address: the second could not start. */
+function checkListeners(file: unknown, context: z.core.$RefinementCtx): void {
+  const known: {
+    readonly listener: string;
+    readonly host: string;
+    readonly port: number;
+  }[] = [];
+  for (const listener of listeners) {
+    const address = read(read(file, listener), 'address');
+    const [host, port] = [readText(address, 'host'), read(address, 'port')];
+    if (host === undefined || typeof port !== 'number' || port === 0) continue;
+    const taken = known.find(
+      (one) => one.port === port && (one.host === host || everywhere.has(one.host) || everywhere.has(host)),
+    );
+    if (taken !== undefined) {
+      const message = `${formatHostPort(host, port)} is already used by ${taken.listener}.address (${formatHostPort(taken.host, taken.port)}): each listener needs its own port`;
+      context.addIssue({ code: 'custom', path: [listener, 'address'], message });
+    }
+    known.push({ listener, host, port });
+  }
+}
+
+// biome-ignore format: a table, one key a line
+const upstreamTls = clientTls('control plane', 'endpoint')
+  .extend({
+    server_identities: z.array(principal()).optional().describe('SANs: a URI as in spiffe://example.com/control-plane, or dns:NAME; * is a wildcard. The certificate must have one of them, and its name is not checked. Default: the name is checked'),
+  })
+  .superRefine(certificateWithKey, evenIfWrong)
+  .transform((given) =>
+    Object.keys(given).length === 0 ? undefined : { ...tlsOf(given), serverIdentities: given.server_identities ?? [] },
+  );
+
+// biome-ignore format: a table, one key a line
+const keepalive = z
+  .strictObject({
+    time: positiveDuration().prefault('30s').describe('A ping is sent after this long without a message. Control planes made with grpc-go close connections that ping more often than their policy allows (5 minutes by default)'),
+    timeout: positiveDuration().prefault('10s').describe('Without an answer within this time, the connection is closed'),
+  })
+  .transform(inCode);
+
+// biome-ignore format: a table, one key a line
+const backoff = z
+  .strictObject({
+    initial: positiveDuration().prefault('0.5s').describe('Wait after the first failure'),
+    max: positiveDuration().prefault('30s').describe('The longest wait'),
+  })
+  .superRefine((waits, context) => {
+    const [initial, max] = [read(waits, 'initial'), read(waits, 'max')];
+    if (typeof initial === 'number' && typeof max === 'number' && initial > max) {
+      context.addIssue({ code: 'custom', path: ['max'], message: 'must not be shorter than initial' });
+    }
+  }, evenIfWrong)
+  .transform(inCode);
+
+const headers = z.record(z.string(), z.string()).superRefine((given, context) => {
+  for (const [header, value] of Object.entries<unknown>(given)) {
+    const checked = [
+      checkHeaderName(header),
+      typeof value === 'string' ? checkHeaderValue(value) : ok(value),
+    ];
+    for (const { error } of checked.filter((result) => !result.ok))
+      context.addIssue({ code: 'custom', path: [header], message: error });
+  }
+}, evenIfWrong);
+
+// biome-ignore format: a table, one key a line
+const ads = z
+  .strictObject({
+    endpoints: z.array(endpoint()).min(1).describe('Control planes in order of preference, for failover and failback. HOST:PORT or unix:PATH; a host name stands for all its addresses'),
+    protocol: z.enum(['DELTA', 'SOTW']).default('DELTA').describe('Which xDS protocol variant to speak'),
+    services: z.enum(['AGGREGATED', 'PER_TYPE']).default('AGGREGATED').describe('AGGREGATED: ADS. PER_TYPE: the gRPC service of each type, for control planes without ADS: a stream for each type, without an order between types. Types without a service are not served from here'),
+    variants: z.enum(['PER_PARAMETERS', 'NATIVE']).default('PER_PARAMETERS').describe('PER_PARAMETERS: one session for each parameter set, for control planes that decide by node (no rules: one session). NATIVE: the control plane speaks TP2'),
+    tls: upstreamTls.optional().describe('TLS towards the control plane; left out or {}: plaintext'),
+    headers: headers.optional().describe('Headers sent with each stream: a mapping from names to values, which /config_dump does not show'),
+    token_file: name().optional().describe('A file with a token, sent as "authorization: Bearer …". Read for each stream: a new token is used from the next one on'),
+    connect_timeout: positiveDuration().prefault('5s').describe('After this the next endpoint is tried'),
+    resource_timeout: positiveDuration().prefault('15s').describe('A name that is not answered within this time is absent: in delta of any type, in SotW of LDS, CDS and SRDS, where silence means that. What is held from before stays while the control plane says nothing at all, or has an error for it'),
+    keepalive: keepalive.prefault({}).describe('HTTP/2 pings'),
+    backoff: backoff.prefault({}).describe('Waits between attempts: exponential, with full jitter'),
+    failback_after: positiveDuration().prefault('30s').describe('How long a preferred endpoint must hold a connection before the sessions go back to it, and the wait between two tries of it'),
+  })
+  .superRefine((ads, context) => {
+    const isSet = Object.keys(read(ads, 'headers') ?? {}).some((one) => one.toLowerCase() === 'authorization');
+    if (read(ads, 'token_file') === undefined || !isSet) return;
+    const message = 'token_file sets "authorization": only one of them is accepted';
+    context.addIssue({ code: 'custom', path: ['headers'], message });
+  }, evenIfWrong)
+  .transform(({ headers = {}, ...ads }) => ({
+    kind: 'ads' as const,
+    ...inCode(ads),
+    headers: Object.entries(headers).map(([header, value]) => [header.toLowerCase(), value] as const),
+  }));
+
+// biome-ignore format: a table, one key a line
+const filesystem = z
+  .strictObject({
+    path: name().describe('Every *.json, *.yaml, *.yml, *.pb and *.pb_text below this directory is a DiscoveryResponse, but for names that begin with a dot, lost+found and kustomization.yaml; watched'),
+  })
+  .transform(({ path }) => ({ kind: 'filesystem' as const, path }));
+
+// biome-ignore format: a table, one key a line
+const siblings = z.strictObject({
+  address: endpoint().describe("The xds listeners of this relay's other replicas: a name with all their addresses, such as that of a headless Service. HOST:PORT or unix:PATH"),
+  tls: upstreamTls.optional().describe('TLS towards them; left out or {}: plaintext'),
+});
+
+// biome-ignore format: a table, one key a line
+const upstream = z
+  .strictObject({
+    name: name().describe('Its name in metrics, logs and status; unique'),
+    authorities: z.array(authority()).prefault([]).describe('Claims the xdstp names of these authorities'),
+    types: z.array(resourceType()).prefault([]).describe('Claims these types; with names, only what matches both: short names (cds) or type URLs'),
+    names: z.array(resourceNames()).prefault([]).describe('Claims these names; a trailing * makes a prefix'),
+    required: z.boolean().default(true).describe('The relay is not ready until this upstream was connected once; false: it does not wait for it'),
+    ads: ads.optional().describe('A control plane'),
+    filesystem: filesystem.optional().describe('Files'),
+    siblings: siblings.optional().describe('Other replicas of this relay. While every endpoint of ads is unreachable, they are asked for what is not cached here. Their answers are served as stale, until the control plane answers'),
+    load_reports: z.enum(['AGGREGATE', 'OFF']).default('AGGREGATE').describe('Load reports (LRS) of clients. AGGREGATE: each session of a control plane gets the sums of what its clients report, as it asks for them. OFF: none'),
+    max_removal_percent: z.number().min(0).max(100).optional().describe("Removals after a reconnect of more than this share of a type's resources are held back; with `rollout`, for gated types, at any time, with the change that they are in; default: off"),
+    max_removal_hold: positiveDuration().prefault('10m').describe('What max_removal_percent holds back is removed after this time, unless it is released or sent again; with `rollout` the canaries decide then'),
+  })
+  .superRefine(exactlyOne('upstream', 'ads', 'filesystem'), evenIfWrong)
+  .superRefine((entry, context) => {
+    if (read(entry, 'siblings') === undefined || read(entry, 'ads') !== undefined) return;
+    const message = 'is for control planes: this upstream has no ads';
+    context.addIssue({ code: 'custom', path: ['siblings'], message });
+  }, evenIfWrong);
+
+/** As upstream/claims.ts decides. What an entry claims is not known if its claims are wrong, or one of its keys. */
+export function servesEverything(entry: unknown): boolean {
+  const wrong = upstream.safeParse(entry).error?.issues ?? [];
+  if (wrong.some(({ path: [key] }) => key === undefined || isClaim.has(key))) return false;
+  if (readList(entry, 'types').length > 0 || read(read(entry, 'ads'), 'services') === 'PER_TYPE')
+    return false;
+  const names = readList(entry, 'names');
+  return names.length === 0 ? readList(entry, 'authorities').length === 0 : names.includes('*');
+}
+
+const isClaim: ReadonlySet<PropertyKey> = new Set(['authorities', 'types', 'names']);
+
+const upstreams = z
+  .array(upstream)
+  .min(1)
+  .superRefine(
+    uniqueNames((text, first) => `${text} is also the name of upstreams[${first}]: names must be unique`),
+    evenIfWrong,
+  )
+  .transform((list) =>
+    list.flatMap(({ ads, filesystem, authorities, types, names, ...entry }) => {
+      const services = ads?.services === 'PER_TYPE' ? { services: ads.protocol } : {};
+      const common = { ...inCode(entry), claims: { authorities, types, names, ...services } };
+      // Each entry has exactly one of them.
+      return [ads, filesystem].flatMap((kind) => (kind === undefined ? [] : Object.assign(kind, common)));
+    }),
+  )
+  .describe(
+    'Where resources come from. The first that claims a name serves it; one without claims serves everything',
+  );
+
+/** They are gRPC's, HTTP/2's or the relay's own. */
+const reserved = new Set([
+  'connection',
+  'content-length',
+  'content-type',
+  'host',
+  'keep-alive',
+  'proxy-connection',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+  'user-agent',
+  VIA_HEADER,
+]);
+
+/** A header of the streams to a control plane, in lower case. */
+function checkHeaderName(text: string): Result<string> {
+  const name = text.toLowerCase();
+  if (reserved.has(name) || name.startsWith('grpc-'))
+    return fail(`the header ${JSON.stringify(name)} is set by gRPC or by the relay: leave it out`);
+  if (/^[a-z0-9_.-]+$/.test(name) && !name.endsWith('-bin')) return ok(name);
+  return fail(
+    `${JSON.stringify(text)} is not a header: use letters, digits, "-", "_" and ".", without "-bin" at the end`,
+  );
+}
+
+/** The error does not repeat the value, which may be a secret. */
+function checkHeaderValue(value: string): Result<string> {
+  return /^[\x20-\x7e]+$/.test(value) && value.trim() === value
+    ? ok(value)
+    : fail('the value of a header must be visible ASCII, without spaces at its ends');
+}
 
 /** The paths into a node that a parameter rule can read (`from`) and write (`to`). */
 const writable = [

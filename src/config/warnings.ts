@@ -3,10 +3,9 @@ import { counted } from '../model/text.ts';
 import { type Address, formatHostPort, isLoopback, parseAddress } from '../wire/address.ts';
 import type { AdsUpstreamConfig, Config, UpstreamConfig } from './config.ts';
 import { parseDuration } from './duration.ts';
-import { defaultAddress, everywhere } from './schema-listeners.ts';
+import { defaultAddress, everywhere, servesEverything } from './schema.ts';
 import { read, readList, readText } from './schema-parts.ts';
 import { defaultBake, defaultMaxWait } from './schema-rollout.ts';
-import { servesEverything } from './schema-upstreams.ts';
 import { type ConfigProblem, locate, pathText, type UnplacedProblem } from './source.ts';
 
 /** What a relay says of a valid configuration when it starts: dangers, and rules without effect. In the order of the file. */

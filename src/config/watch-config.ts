@@ -1,11 +1,11 @@
 import { readlinkSync } from 'node:fs';
 import { dirname, resolve } from 'node:path';
 import { type Clock, Settling, systemClock, type Timer } from '../model/clock.ts';
-import { fail, type Result } from '../model/result.ts';
+import type { Result } from '../model/result.ts';
 import { DirectoryWatches, linksOnTheWay, type WatchDirectory } from '../wire/directory-watches.ts';
 import type { Config } from './config.ts';
 import type { Environment } from './document.ts';
-import { checkConfig, digest, readConfigText, unreadable } from './load.ts';
+import { digest, loadConfig, readConfigText } from './load.ts';
 import type { ConfigProblem } from './source.ts';
 
 export type ConfigWatch = ReturnType<typeof watchConfig>;
@@ -46,38 +46,25 @@ export function watchConfig(
     for (const directory of directoriesOf(file)) watchNearest(directory, watches);
   };
 
-  const look = (always: boolean): void => {
+  /** `told`: what is wrong with the version that is checked again. */
+  const look = (always: boolean, told?: readonly ConfigProblem[]): void => {
     if (closed) return;
     settling.cancel();
     // Before reading: what changes from here on is seen by the new watches.
     follow();
     const text = readConfigText(file);
     const now = fingerprint(text);
-    if (now === seen && !always) return;
+    const isSeen = now === seen;
+    if (isSeen && !always) return;
     seen = now;
-    report(checked(text));
-  };
-
-  const checked = (text: Result<string>): Result<Config, readonly ConfigProblem[]> =>
-    text.ok ? checkConfig(text.value, file, environment) : fail([unreadable(text.error)]);
-
-  const report = (loaded: Result<Config, readonly ConfigProblem[]>): void => {
+    const loaded = loadConfig(file, environment, text);
     again?.cancel();
-    if (!loaded.ok) checkLater(loaded.error);
+    if (!loaded.ok) {
+      const { error } = loaded;
+      again = clock.after(againMs, () => look(true, error));
+      if (isSeen && JSON.stringify(error) === JSON.stringify(told)) return;
+    }
     onChange(loaded);
-  };
-
-  const checkLater = (refused: readonly ConfigProblem[]): void => {
-    again = clock.after(againMs, () => {
-      const text = readConfigText(file);
-      if (fingerprint(text) !== seen) {
-        look(false);
-        return;
-      }
-      const loaded = checked(text);
-      if (!loaded.ok && JSON.stringify(loaded.error) === JSON.stringify(refused)) checkLater(refused);
-      else report(loaded);
-    });
   };
 
   follow();

@@ -98,10 +98,7 @@ export class Conditions {
   #remember<Value>(all: Map<string, Value>, key: string, value: Value): void {
     all.delete(key);
     all.set(key, value);
-    if (all.size <= this.#limit) return;
-    for (const oldest of all.keys()) {
-      all.delete(oldest);
-      return;
-    }
+    const [oldest = key] = all.keys();
+    if (all.size > this.#limit) all.delete(oldest);
   }
 }

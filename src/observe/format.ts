@@ -49,13 +49,8 @@ export function ago(time: string, now: number): string | undefined {
 }
 
 /** Where a change is or went: `CANARY in wave 2 of 3`, `RELEASED after 3 waves`, `DISCARDED in wave 1: traffic`. */
-export function verdictText({
-  verdict,
-  state = verdict,
-  wave = 0,
-  waves = 0,
-  cause = '',
-}: Pick<Change, 'verdict' | 'state' | 'wave' | 'waves' | 'cause'>): string {
+export function verdictText(change: Pick<Change, 'verdict' | 'state' | 'wave' | 'waves' | 'cause'>): string {
+  const { verdict, state = verdict, wave = 0, waves = 0, cause = '' } = change;
   const ended = verdict === 'DISCARDED' || state === 'HELD';
   const why = ended && cause !== '' ? `: ${cause}` : '';
   if (waves < 2) return `${state}${why}`;

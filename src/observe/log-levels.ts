@@ -6,10 +6,6 @@ export type Level = 'debug' | 'info' | 'warn' | 'error';
 export const levels = ['debug', 'info', 'warn', 'error', 'silent'] as const;
 export type LogLevel = (typeof levels)[number];
 
-export function isLogLevel(text: string): text is LogLevel {
-  return levels.some((level) => level === text);
-}
-
 /** Another level for a time, from now: for lines about one node, or (undefined) for all lines. */
 export type LevelOverride = ReturnType<LogLevels['overrides']>[number];
 

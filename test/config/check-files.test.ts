@@ -1,8 +1,9 @@
 import { mkdirSync, readFileSync, truncateSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
-import { checkConfig } from '../../src/config/load.ts';
+import { loadConfig } from '../../src/config/load.ts';
 import { problemLine } from '../../src/config/source.ts';
+import { ok } from '../../src/model/result.ts';
 import { issueCertificate } from '../support/certificates.ts';
 import { temporaryDirectory } from './support.ts';
 
@@ -27,7 +28,7 @@ describe('configuration: the files it names', () => {
   const problems = (tls: string, resources = 'resources'): readonly string[] => {
     const text = `xds:\n  tls: ${tls}\nupstreams:\n  - { name: a, types: [cds], ads: { endpoints: ["c:1"], tls: ${tls.replace(/, require_client_certificate: true/, '')} } }\n  - { name: b, filesystem: { path: ${path(resources)} } }\n`;
     const inPlace = text.replaceAll(/[\w-]+\.(?:pem|key)/g, (name) => path(name));
-    const checked = checkConfig(inPlace, 'f', {});
+    const checked = loadConfig('f', {}, ok(inPlace));
     return (checked.ok ? [] : checked.error).map((problem) =>
       problemLine('f', problem)
         .replaceAll(`${directory()}/`, '')
@@ -97,7 +98,7 @@ describe('configuration: the files it names', () => {
   it('a token in the place of its file is not told', () => {
     const about = (token: string): string => {
       const ads = `{ endpoints: ["c:1"], token_file: "${token}" }`;
-      const checked = checkConfig(`upstreams: [{ name: a, ads: ${ads} }]\n`, 'f', {});
+      const checked = loadConfig('f', {}, ok(`upstreams: [{ name: a, ads: ${ads} }]\n`));
       return checked.ok ? '' : checked.error.map((problem) => problemLine('f', problem)).join('\n');
     };
     for (const secret of ['Bearer abc', 'eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiJyZWxheSJ9.c2lnbmF0dXJl'])

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { z } from 'zod';
-import { missingText } from '../../src/observe/missing-text.ts';
+import { missingText } from '../../src/observe/problems.ts';
 import { cases } from '../support/cases.ts';
 import { slower } from '../support/cpu.ts';
 import { type, when } from '../support/in-memory-relay.ts';

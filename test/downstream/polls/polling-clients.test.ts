@@ -1,6 +1,6 @@
 import { create, type MessageInitShape, toBinary } from '@bufbuild/protobuf';
 import { expect } from 'chai';
-import { subscriptionsOf } from '../../../src/admin/gauge-sample.ts';
+import { subscriptionsOf } from '../../../src/admin/local-clients.ts';
 import { NodeSchema } from '../../../src/gen/envoy/config/core/v3/base_pb.ts';
 import { DiscoveryRequestSchema } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { atOnce } from '../../../src/model/time-slices.ts';
