@@ -24,6 +24,7 @@ import { isGlob } from '../model/xdstp.ts';
 import {
   changeToResend,
   hasExpired,
+  leavesDoubtful,
   type RejectedChange,
   rejectedChanges,
   shownOf,
@@ -31,7 +32,7 @@ import {
 } from './changes.ts';
 import { bytesOfGone, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, compose, contentVersionOf, showsAll, showsTtls } from './composition.ts';
-import { holdings, type Item, leavesDoubtful } from './item.ts';
+import { holdings, type Item } from './item.ts';
 import {
   answersIn,
   awaitedAtHead,
@@ -237,7 +238,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const composed = compose({ ...this.#input(none), view, firstResponseDue: true });
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
-    if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
+    if (!composed.isOwn && (isKept || view.isShared)) view.shared.add(step, composed);
     this.#view.dropHistory();
     return composed.response;
   }
@@ -557,8 +558,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { absent, left: due } = answersIn(this.#due, view);
     const from = this.#input(covered.kept);
     const { overlay } = from;
-    const isHiding =
-      this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : () => false;
+    const isHiding = this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view) : () => false;
     const input = {
       ...from,
       defers: (one: RetainedResource) => deferred?.has(one.item.id) ?? this.#defers(one, defers),
@@ -567,8 +567,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     };
     const composed = this.#pool.timed(() => compose(input));
     if (step === undefined) return { ...composed, claims: covered.left, due };
-    if (!composed.isOwn && composed.response?.timeDependent !== true && view.isShared)
-      view.shared.add(step, composed);
+    if (!composed.isOwn && view.isShared) view.shared.add(step, composed);
     return composed;
   }
 
