@@ -164,7 +164,7 @@ function looked(
   for (const type of stream.types) {
     if (only !== undefined && type.info.url !== only) continue;
     const { subscription } = type;
-    if (subscription === undefined || subscription.selection.size === 0) continue;
+    if (subscription === undefined || subscription.view.selection.size === 0) continue;
     const missing = notAccepted(subscription, sought);
     if (missing === undefined) continue;
     subscribes = true;
@@ -180,7 +180,7 @@ function row(stream: XdsStream, { info }: TypeStream, { name, state, why }: Miss
 
 /** Undefined: it does not subscribe to any of these names. */
 function notAccepted(subscription: Subscription, sought: Sought): readonly Missing[] | undefined {
-  const { selection } = subscription;
+  const { selection } = subscription.view;
   const whole = ofWhole(subscription);
   if (sought.isAll) return whole;
   const mayShow = selection.collections.some(({ selector }) =>
@@ -229,7 +229,7 @@ function ofWhole(subscription: Subscription): readonly Missing[] {
   if (rejections.length > 0) {
     return rejections.map(({ name, message }) => ({ name, state: 'ERROR', why: `rejected: ${message}` }));
   }
-  if (subscription.allUnknown) return [unknownYet('')];
+  if (subscription.view.allUnknown) return [unknownYet('')];
   if (subscription.pending || subscription.hasDeferredRemovals) return [notSent('')];
   return responses.state === 'STALE' ? [notAnswered('')] : [];
 }

@@ -99,7 +99,7 @@ export class TypeStream {
   }
 
   get selection(): Selection {
-    return this.subscription?.selection ?? EMPTY_SELECTION;
+    return this.subscription?.view.selection ?? EMPTY_SELECTION;
   }
 
   /**
@@ -112,7 +112,7 @@ export class TypeStream {
     if (kind === 'delta')
       return subscribe === undefined && unsubscribe === undefined && initialVersions === undefined;
     if (subscribe === undefined || this.#namedNothing) return this.#namedNothing && subscribe === undefined;
-    return sources.get(this.subscription.selection)?.equals(subscribe) === true;
+    return sources.get(this.subscription.view.selection)?.equals(subscribe) === true;
   }
 
   /**
@@ -178,7 +178,7 @@ export class TypeStream {
     }
     if (!step.isAdmitted && !this.#context.quota.step(this, step, client)) return unchanged[kind];
     const subscription = this.#select(step, client);
-    if (request.kind === 'sotw') rememberSource(subscription.selection, request.subscribe);
+    if (request.kind === 'sotw') rememberSource(subscription.view.selection, request.subscribe);
     if (earlier.value !== undefined) subscription.resume(earlier.value);
     return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
   }
@@ -234,7 +234,7 @@ export class TypeStream {
   #step(request: Request, client: ClientContext, ahead: Ahead = []): Result<Step> {
     if (request.kind === 'sotw') {
       const read = this.#state(request.subscribe, client, ahead);
-      return read.ok ? ok(stepTo(this.subscription?.selection, read.value)) : read;
+      return read.ok ? ok(stepTo(this.subscription?.view.selection, read.value)) : read;
     }
     if (this.subscription !== undefined || request.unsubscribe !== undefined)
       return this.#stepDelta(request, client, ahead);

@@ -121,7 +121,7 @@ export interface Route {
 
 /** Nothing that it has asked for is unknown or unsaid. */
 const isAnswered = ({ subscription }: TypeStream): boolean =>
-  subscription === undefined || (subscription.resolved && !subscription.pending);
+  subscription === undefined || (subscription.view.resolved && !subscription.pending);
 
 /** It may have something to say. */
 const isNext = ({ subscription }: TypeStream): boolean =>

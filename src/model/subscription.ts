@@ -211,9 +211,20 @@ export interface EarlierState {
 
 /** What one stream subscribes to in one type. The interface between the folders views and downstream. */
 export interface Subscription {
-  readonly selection: Selection;
-  /** How many resources it asks for or shows. */
-  readonly size: number;
+  /** What all see who subscribe to the same. */
+  readonly view: {
+    readonly selection: Selection;
+    /** What it asks for or shows. */
+    readonly items: { readonly size: number };
+    /** Everything that it subscribes to is unknown. */
+    readonly allUnknown: boolean;
+    /** Everything that it subscribes to is present or absent. */
+    readonly resolved: boolean;
+    /** Every wildcard and glob is answered. */
+    readonly collectionsResolved: boolean;
+    /** SotW: a response deletes what is missing from it (protocol §3.7). */
+    readonly complete: boolean;
+  };
   /** How responses are encoded from now on. SotW stays SotW, and delta stays delta. */
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
@@ -223,14 +234,6 @@ export interface Subscription {
   /** The client has something of this type: from this stream, or as it says from an earlier one. */
   readonly hasState: boolean;
   readonly responses: SentState;
-  /** Everything that it subscribes to is unknown. */
-  readonly allUnknown: boolean;
-  /** Everything that it subscribes to is present or absent. */
-  readonly resolved: boolean;
-  /** Every wildcard and glob is answered. */
-  readonly collectionsResolved: boolean;
-  /** SotW: a response deletes what is missing from it (protocol §3.7). */
-  readonly complete: boolean;
   /** `<upstream's>@<hash of the view>`: equal versions, equal content. */
   readonly contentVersion: string;
   /** A response may be due, apart from deferred removals. Cheap to ask. */

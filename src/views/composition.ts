@@ -639,8 +639,7 @@ export const showsTtls = onceAtHead((view: View): boolean =>
 
 /** Whether a version (CONTENT) says that a client has exactly what a view shows, and nothing with a time to live. */
 export function showsAll(view: View, version: string): boolean {
-  if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
-  return !showsTtls(view) && version.endsWith(`@${viewDigest(view)}`);
+  return view.resolved && !showsTtls(view) && version.endsWith(`@${viewDigest(view)}`);
 }
 
 /** Digest of everything that a view shows, resource errors included. */

@@ -82,7 +82,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   readonly polls: Subscriber['polls'];
   readonly #pool: ViewPool;
   readonly #isDelta: boolean;
-  #view: View;
+  view: View;
   /** What the client was last sent. Undefined: nothing was sent yet. */
   #position: Position | undefined;
   #claims: Claims | undefined;
@@ -125,27 +125,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.payer = payer;
     this.polls = polls;
     this.#awaited = withIds(noIds, selection.collections);
-    this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
-    this.#view.join(this);
+    this.view = pool.view(selection, access, polls === 'client' ? selection : undefined);
+    this.view.join(this);
     this.#fallBehind();
     this.#oweGlobs(selection.collections);
   }
 
-  get selection(): Selection {
-    return this.#view.selection;
-  }
-
-  get size(): number {
-    return this.#view.items.size;
-  }
-
   get owed(): readonly SelectionEntry[] {
     const owed = [...(this.#due?.values() ?? none)].filter((one) => one !== undefined);
-    return owed.filter((one) => !this.selection.has(entryId(one)));
-  }
-
-  get allUnknown(): boolean {
-    return this.#view.allUnknown;
+    return owed.filter((one) => !this.view.selection.has(entryId(one)));
   }
 
   get pending(): boolean {
@@ -172,22 +160,22 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   refersTo(reference: Reference): boolean {
-    if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
+    if (this.view.referencesAt(this.view.head).has(reference)) return true;
     // What the client has and the view does not show.
     const overlay = this.#position?.overlay;
     return overlay !== undefined && referencesOfAll(overlay).has(reference);
   }
 
   newReferences(): References {
-    if (this.#position !== undefined) return this.#position.newReferencesIn(this.#view);
+    if (this.#position !== undefined) return this.#position.newReferencesIn(this.view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client')
-      ? this.#view.referencesAt(this.#view.head)
+      ? this.view.referencesAt(this.view.head)
       : new Set();
   }
 
   has(name: ResourceName): boolean {
-    const view = this.#view;
+    const view = this.view;
     return (
       view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name))) ||
       view.respelled(name).some(({ id }) => this.#has(id))
@@ -199,69 +187,57 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   holdings(): Iterable<Holding> {
-    return holdings(this.#view.items.values(), this.responses.itemStates(), (id) => this.#lastSent(id));
+    return holdings(this.view.items.values(), this.responses.itemStates(), (id) => this.#lastSent(id));
   }
 
   holdingsOf(version: string, said: ItemState): Iterable<Holding> {
-    const { items } = this.#view;
+    const { items } = this.view;
     const isCurrent = version === this.contentVersion;
     const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
     return holdings(items.values(), (_, sent) => (isCurrent && !isVariant(sent) ? notSent : said), lastSent);
   }
 
-  get complete(): boolean {
-    return this.#view.complete;
-  }
-
-  get collectionsResolved(): boolean {
-    return this.#view.collectionsResolved;
-  }
-
-  get resolved(): boolean {
-    return this.#view.unresolvedNames.size === 0 && this.#view.collectionsResolved;
-  }
-
   get contentVersion(): string {
-    return contentVersionOf(this.#view);
+    return contentVersionOf(this.view);
   }
 
   get kept(): EncodedResponse | undefined {
-    return this.#view.shown.shared.find({ ...fromNothing, encoding: this.encoding }, beforeAll)?.response;
+    return this.view.shown.shared.find({ ...fromNothing, encoding: this.encoding }, beforeAll)?.response;
   }
 
   whole(isKept: boolean): EncodedResponse {
     const { kept } = this;
     if (kept !== undefined) return kept;
     // What differs by names that nobody has is one response.
-    const view = this.#view.shown;
+    const view = this.view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
     const composed = compose({ ...this.#input(none), view, firstResponseDue: true });
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
     if (!composed.isOwn && (isKept || view.isShared)) view.shared.add(step, composed);
-    this.#view.dropHistory();
+    this.view.dropHistory();
     return composed.response;
   }
 
   share(): void {
     this.payer = undefined;
-    this.#view.join(this);
+    this.view.join(this);
   }
 
   get missing(): readonly MissingEntry[] {
-    return this.#view.missing;
+    return this.view.missing;
   }
 
   get isAlone(): boolean {
-    if (!this.#view.isShared || this.#hasOwnStep || this.#retries !== undefined) return true;
+    if (!this.view.isShared || this.#hasOwnStep || this.#retries !== undefined) return true;
     // What it has besides, nobody else may have (`SharedResponses.holds`).
     if (this.#position?.overlay !== undefined) return true;
     // What follows a rejection, or says what remains of a TTL, is not kept for others.
-    return this.responses.state === 'ERROR' || (this.encoding.ttl && showsTtls(this.#view));
+    return this.responses.state === 'ERROR' || (this.encoding.ttl && showsTtls(this.view));
   }
 
   isShared(response: Response): boolean {
-    return this.#view.shared.holds(response);
+    return this.view.shared.holds(response);
   }
 
   takeCoalesced(): number {
@@ -285,23 +261,23 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     again: ReadonlySet<string>,
     mustAnswer: readonly SelectionEntry[],
   ): void {
-    const { access: before, selection: old } = this.#view;
+    const { access: before, selection: old } = this.view;
     if (before.key !== access.key || !old.equals(selection)) this.#move(selection, access);
     if (again.size > 0) {
       this.#selectAgain(again);
       // What it subscribes to again it may have dropped.
-      if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.#view)
-        this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
+      if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.view)
+        this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.view);
     }
     this.#owe(mustAnswer);
     if (mustAnswer.length > 0) this.#fallBehind();
   }
 
   resend(canonical: ResendItems): void {
-    const added = shownOf(this.#view, canonical);
-    this.#claims?.resend(this.#view, added);
+    const added = shownOf(this.view, canonical);
+    this.#claims?.resend(this.view, added);
     this.#oweUnknown(added);
-    const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
+    const empty = this.view.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
     if (empty.length > 0) this.#fallBehind();
     // What the client does not have is sent anyway.
@@ -344,12 +320,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   sentOf(id: string): Value | undefined {
-    return this.#view.items.has(id) ? this.#lastSent(id) : undefined;
+    return this.view.items.has(id) ? this.#lastSent(id) : undefined;
   }
 
   get hasSomething(): boolean {
     if (this.#position === undefined) return false;
-    return this.#view.items.values().some(({ id }) => isVariant(this.#lastSent(id)));
+    return this.view.items.values().some(({ id }) => isVariant(this.#lastSent(id)));
   }
 
   close(): void {
@@ -359,9 +335,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#position = undefined;
     this.#payForEarlier();
     anchor?.release(this);
-    this.#view.quit(this);
-    this.#pool.leave(this.#view);
-    if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
+    this.view.quit(this);
+    this.#pool.leave(this.view);
+    if (anchor !== undefined && anchor !== this.view) this.#pool.leave(anchor);
   }
 
   /** The view changed. */
@@ -371,11 +347,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Whether a response may hold a part of what the client subscribes to. A complete one deletes what is missing. */
   get #takesParts(): boolean {
-    return this.#isDelta || !this.#view.complete;
+    return this.#isDelta || !this.view.complete;
   }
 
   #move(selection: Selection, access: Access): void {
-    const [old, base] = [this.#view, this.#position];
+    const [old, base] = [this.view, this.#position];
     // It leaves a view before any response was sent from it.
     if (this.#isDelta && base !== undefined && base.view !== old) {
       this.#position = base.movedTo(old);
@@ -386,9 +362,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
     this.#awaited = withIds(noIds, [...left, ...added]);
     this.#catchUp();
-    this.#view = this.#pool.view(selection, access, old.selection);
-    this.#view.join(this);
-    this.#view.release(this);
+    this.view = this.#pool.view(selection, access, old.selection);
+    this.view.join(this);
+    this.view.release(this);
     this.#fallBehind();
     if (this.#position?.view === old) old.anchor(this);
     old.quit(this);
@@ -400,13 +376,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
   #selectAgain(ids: ReadonlySet<string>): void {
-    const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
-    this.#claims?.resend(this.#view, ids);
+    const collections = this.view.selection.collections.filter((selected) => ids.has(entryId(selected)));
+    this.#claims?.resend(this.view, ids);
     this.#awaited = withIds(
       this.#awaited,
       collections.filter(({ selector }) => selector === WILDCARD),
     );
-    this.#resendAlone([...ids, ...itemsOf(this.#view, new Set(collections))]);
+    this.#resendAlone([...ids, ...itemsOf(this.view, new Set(collections))]);
     this.#fallBehind();
     this.#oweGlobs(collections);
     this.#oweUnknown(ids);
@@ -414,7 +390,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** It has them, so nothing else would be sent once they are known again (protocol §4.2, §10.1). */
   #oweUnknown(ids: ReadonlySet<string>): void {
-    if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
+    if (this.#isDelta) this.#owe(unknownIn(this.view, ids).filter((one) => this.#has(entryId(one))));
   }
 
   #resendAlone(ids: Iterable<string>): void {
@@ -436,26 +412,26 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #fallBehind(): void {
     if (this.polls === 'class' || this.#isBehind) return;
     this.#isBehind = true;
-    this.#view.behind++;
+    this.view.behind++;
   }
 
   #catchUp(): void {
     if (!this.#isBehind) return;
     this.#isBehind = false;
-    this.#view.behind--;
+    this.view.behind--;
   }
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
     if (!this.#isDelta) return this.#waitsForState();
-    const view = this.#view;
+    const view = this.view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
     return this.#position?.waitsForCollectionsOf(view, this.#awaited) === true;
   }
 
   /** Absence from a complete state deletes. */
   #waitsForState(): boolean {
-    const { complete, collectionsResolved, unresolvedNames } = this.#view;
+    const { complete, collectionsResolved, unresolvedNames } = this.view;
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
@@ -466,11 +442,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
   #awaitsFirstAnswer(): boolean {
-    return this.#awaited.size > 0 && !this.#view.collectionsResolved;
+    return this.#awaited.size > 0 && !this.view.collectionsResolved;
   }
 
   #mustSendEmpty(): boolean {
-    return this.#awaited.size > 0 && this.#claims?.skipsSome !== true && this.#view.collectionsResolved;
+    return this.#awaited.size > 0 && this.#claims?.skipsSome !== true && this.view.collectionsResolved;
   }
 
   #takeRetry(): EncodedResponse | undefined {
@@ -478,7 +454,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     while (this.#retries !== undefined) {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
-      const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
+      const change = rejected && changeToResend(rejected, this.view, this.#lastSent(rejected.item.id));
       const nothingElse = { position: undefined, overlay: undefined, firstResponseDue: false };
       const response = change && compose({ ...this.#input(none), ...nothingElse }, change).response;
       if (response !== undefined) return response;
@@ -513,11 +489,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const version = this.#earlier?.contentVersion;
     if (version === undefined) return false;
     this.#earlier = { ...this.#earlier, contentVersion: undefined };
-    return showsAll(this.#view, version);
+    return showsAll(this.view, version);
   }
 
   #advance({ overlay, untold, claims, due }: Move): void {
-    const [view, old] = [this.#view, this.#position?.view];
+    const [view, old] = [this.view, this.#position?.view];
     this.#claims = claims;
     this.#due = due;
     this.#earlier = undefined;
@@ -548,7 +524,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
    * the same it is made once.
    */
   #reconcile(defers: Defers): Move {
-    const view = this.#view;
+    const view = this.view;
     const deferred = this.#hasOwnStep ? undefined : this.#deferredIds(defers);
     const step = deferred && this.#step(deferred);
     const known = step && view.shared.find(step, this.responses.lastSerial);
@@ -573,7 +549,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Nobody else stands where it does, or something is due to it alone. */
   get #hasOwnStep(): boolean {
-    const isElsewhere = this.#position !== undefined && this.#position.view !== this.#view;
+    const isElsewhere = this.#position !== undefined && this.#position.view !== this.view;
     return isElsewhere || this.#claims !== undefined || this.#due !== undefined;
   }
 
@@ -605,12 +581,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #mayStay({ item, variant }: RetainedResource): boolean {
     const isOver = this.encoding.ttl && hasExpired(variant, this.#pool.options.clock.monotonic());
-    return !isOver && this.#view.admits(variant, item.parameters);
+    return !isOver && this.view.admits(variant, item.parameters);
   }
 
   /** `kept`: what the client said that it has, and is gone. */
   #input(kept: readonly RetainedResource[]): CompositionInput {
-    const [view, position, claims] = [this.#view, this.#position, this.#claims];
+    const [view, position, claims] = [this.view, this.#position, this.#claims];
     const beside = position?.besideIn(view);
     const ofEarlier = kept.map((one) => [one.item.id, one] as const);
     const isHere = position?.view === view && position.revision >= 0;

@@ -153,6 +153,11 @@ export class View {
     return this.selection.collections.every((selected) => this.isResolved(selected));
   }
 
+  /** Everything that is selected is present or absent. */
+  get resolved(): boolean {
+    return this.#unresolvedNames.size === 0 && this.collectionsResolved;
+  }
+
   /** Upstream has not said anything yet about what is selected. */
   get allUnknown(): boolean {
     if (this.selection.size === 0) return false;

@@ -474,7 +474,7 @@ class PollClass {
 
   /** Undefined: more may be known before the time is up (protocol §7.4). */
   #outcomeOf(poll: ReadPoll, timeIsUp: boolean): PollOutcome | undefined {
-    const { resolved } = this.#subscription;
+    const { resolved } = this.#subscription.view;
     if (!resolved && !timeIsUp) return undefined;
     // A digest of all that it shows: not for each update that a poll sees while it waits.
     const { contentVersion: version } = this.#subscription;
@@ -517,7 +517,7 @@ class PollClass {
 
   /** Unknown is not absent (§3.9): an answer that lacks what is unknown must not delete it. Envoy asks again. */
   #isAnswerable({ version, transport }: Poll): boolean {
-    const { complete, collectionsResolved, allUnknown } = this.#subscription;
+    const { complete, collectionsResolved, allUnknown } = this.#subscription.view;
     if (complete) return collectionsResolved && !allUnknown && version === '';
     return !allUnknown || transport === 'fetch';
   }
@@ -529,8 +529,8 @@ class PollClass {
 
   #hopeless(): PollOutcome | undefined {
     const { info } = this.poll;
-    const { selection, allUnknown } = this.#subscription;
-    const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
+    const { view } = this.#subscription;
+    const types = [{ info, selection: view.selection, subscription: { responded: false, view } }];
     const refusal = unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
     return refusal && refused(refusal);
   }
