@@ -235,7 +235,6 @@ export class Polls {
   drain(): void {
     this.#ended = true;
     this.#sweep.stop();
-    this.clients.stop();
     this.#endAll(draining);
   }
 
@@ -291,7 +290,7 @@ export class Polls {
     const key = keyOf(poll);
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
-    const opened = new PollClass(key, poll, peer, this.#services, (bytes) => {
+    const opened = new PollClass(poll, peer, this.#services, (bytes) => {
       this.#bytes += bytes;
     });
     this.#classes.set(key, opened);
@@ -341,14 +340,14 @@ export class Polls {
     });
   }
 
-  /** What was not polled for long; false: there are no others. */
+  /** What was not polled for long, and clients that have ended; false: there are no others. */
   #endUnused(): boolean {
     const latest = this.#services.clock.monotonic() - lingerMs;
     for (const [key, one] of this.#classes) {
       if (one.polledAt > latest) break;
       if (!one.holds) this.#end(key);
     }
-    return this.#classes.size > 0;
+    return this.clients.size + this.#classes.size > 0;
   }
 
   /** Counts it. */
@@ -394,14 +393,8 @@ class PollClass {
   /** Polls that wait for what is unknown, and until when. */
   readonly #held = new Map<Answered, readonly [ReadPoll, Timer]>();
 
-  constructor(
-    key: string,
-    poll: Poll,
-    peer: Peer,
-    services: DownstreamServices,
-    keeps: (bytes: number) => void,
-  ) {
-    this.key = key;
+  constructor(poll: Poll, peer: Peer, services: DownstreamServices, keeps: (bytes: number) => void) {
+    this.key = keyOf(poll);
     this.poll = poll;
     this.#services = services;
     this.#first = new WeakRef(peer);
