@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError, shorten } from '../model/text.ts';
 import { isKnownType, typeInfo } from '../model/types.ts';
@@ -183,11 +184,7 @@ export class StreamMetrics {
   #of(type: TypeUrl): TypeSeries {
     const metrics = this.#around.metrics;
     const label = metrics.typeLabel(type);
-    const known = this.#series.get(label);
-    if (known !== undefined) return known;
-    const created = seriesOf(metrics, type);
-    this.#series.set(label, created);
-    return created;
+    return getOrMake(this.#series, label, () => seriesOf(metrics, type));
   }
 }
 

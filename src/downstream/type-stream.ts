@@ -257,9 +257,9 @@ export class TypeStream {
 
   #stepDelta(request: Request, client: ClientContext, ahead: Ahead): Result<Step> {
     const { url } = this.info;
-    const [subscribe = selectAll(request.subscribe, subscribed, url, client)] = ahead;
+    const [subscribe = atOnce(selectInTurns(request.subscribe, subscribed, url, client))] = ahead;
     if (!subscribe.ok) return subscribe;
-    const [, unsubscribe = selectAll(request.unsubscribe, unsubscribed, url, client)] = ahead;
+    const [, unsubscribe = atOnce(selectInTurns(request.unsubscribe, unsubscribed, url, client))] = ahead;
     if (!unsubscribe.ok) return unsubscribe;
     const isFirst = this.subscription === undefined;
     const wildcard = legacyWildcard(url, client, this.#context.services);
@@ -374,17 +374,7 @@ function parametersOf(spelling: string, own: Parameters | undefined, client: Cli
   return own === undefined ? client.derived(authority) : client.merged(own, authority);
 }
 
-/** What the names and locators in a range of a request select for this client. */
-function selectAll(
-  range: Buffer | undefined,
-  fields: SelectorFields,
-  type: TypeUrl,
-  client: ClientContext,
-): Result<readonly SelectionEntry[]> {
-  return atOnce(selectInTurns(range, fields, type, client));
-}
-
-/** The same, a part in each turn of the event loop. */
+/** What the names and locators in a range of a request select for this client, a part in each turn of the event loop. */
 function* selectInTurns(
   range: Buffer | undefined,
   fields: SelectorFields,

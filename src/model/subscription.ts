@@ -118,15 +118,14 @@ export type AnswerKind = 'first' | 'ack' | 'nack' | 'change' | 'stale';
 export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** A client's error_detail. */
-export interface ClientError {
+export type ClientError = Pick<Rejection, 'code' | 'message' | 'at'>;
+
+/** A NACK. */
+export interface Rejection {
   readonly code: number;
   readonly message: string;
   /** When it arrived, in milliseconds since the epoch. */
   readonly at: number;
-}
-
-/** A NACK. */
-export interface Rejection extends ClientError {
   /** version_info or system_version_info of the rejected response. */
   readonly version: string;
   /** The resource that the response was about; empty if there were several: any of them may be at fault. */
@@ -144,14 +143,10 @@ export interface Rejection extends ClientError {
 }
 
 /** What a client said to what it was last sent of an item. */
-export interface ItemState {
-  readonly state: SyncState;
-  /** With ERROR. */
-  readonly rejection: Rejection | undefined;
-}
+export type ItemState = Pick<Holding, 'state' | 'rejection'>;
 
 /** One name that a client subscribes to, or gets by a wildcard or glob, and what it was last sent under it. */
-export interface Holding extends ItemState {
+export interface Holding {
   /** As the client wrote it. */
   readonly name: string;
   /** Of a missing wildcard or glob itself. */
@@ -163,10 +158,13 @@ export interface Holding extends ItemState {
   readonly current: boolean;
   /** It asks for this name, and the name is absent now. */
   readonly missing: boolean;
+  readonly state: SyncState;
+  /** With ERROR. */
+  readonly rejection: Rejection | undefined;
 }
 
-/** What a client was sent of one type, and what it said to it: for inspection. */
-export interface ShownState {
+/** What a client was sent of one type, and what it said to it. */
+export interface SentState {
   /** For all items together: ERROR if the client has rejected anything that it was last sent. */
   readonly state: SyncState;
   /** The oldest response that is neither accepted nor rejected yet. Cheap to ask. */
@@ -179,10 +177,6 @@ export interface ShownState {
   readonly rejectedWhole: Rejection | undefined;
   /** The last NACK, though everything may have been accepted since. */
   readonly lastNack: Rejection | undefined;
-}
-
-/** The same of a stream, which goes by it. */
-export interface SentState extends ShownState {
   /** The last response is neither accepted nor rejected yet. Cheap to ask. */
   readonly awaitsAnswer: boolean;
   /** Of the last response; undefined: there was none. */
@@ -190,6 +184,9 @@ export interface SentState extends ShownState {
   /** What an answer with this nonce is. */
   classify(nonce: string, hasError: boolean): AnswerKind;
 }
+
+/** The same for inspection, of a stream or of a client that polls. */
+export type ShownState = Omit<SentState, 'awaitsAnswer' | 'lastNonce' | 'classify'>;
 
 /** What a client has from earlier streams, by its first request. Each protocol says something else. */
 export interface EarlierState {

@@ -49,24 +49,13 @@ import {
   type CursorStep,
   type EncodedResponse,
   fromNothing,
+  type Overlay,
   type RetainedResource,
 } from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
-const nothingNew: Move = {
-  response: undefined,
-  overlay: undefined,
-  isDeferring: false,
-  untold: undefined,
-  isOwn: false,
-};
-/** The response that moves a cursor to the head. Of one that no other cursor gets, what is due after it. */
-interface Move extends Composed {
-  readonly claims?: Claims | undefined;
-  readonly due?: Due | undefined;
-}
 
 /**
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
@@ -466,11 +455,10 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
-      this.#advance(nothingNew);
+      this.#advance();
       return undefined;
     }
-    const move = this.#reconcile(defers);
-    const { response, isDeferring } = move;
+    const { response, isDeferring, overlay, untold, claims, due } = this.#reconcile(defers);
     if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
     this.#isDeferring = isDeferring;
@@ -480,7 +468,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
       return undefined;
     }
     const news = response && this.responses.asNews(response);
-    this.#advance(move);
+    this.#advance(overlay, untold, claims, due);
     return news;
   }
 
@@ -492,7 +480,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return showsAll(this.view, version);
   }
 
-  #advance({ overlay, untold, claims, due }: Move): void {
+  #advance(overlay?: Overlay, untold?: ResendItems, claims?: Claims, due?: Due): void {
     const [view, old] = [this.view, this.#position?.view];
     this.#claims = claims;
     this.#due = due;
@@ -521,9 +509,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /**
    * The response that moves the cursor to the head, of all that its client has and all that is due to it. For all cursors with
-   * the same it is made once.
+   * the same it is made once. Of one that no other cursor gets, what is due after it comes with it.
    */
-  #reconcile(defers: Defers): Move {
+  #reconcile(
+    defers: Defers,
+  ): Composed & { readonly claims?: Claims | undefined; readonly due?: Due | undefined } {
     const view = this.view;
     const deferred = this.#hasOwnStep ? undefined : this.#deferredIds(defers);
     const step = deferred && this.#step(deferred);
