@@ -1,6 +1,7 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Result } from '../model/result.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
-import { type InTurns, OverTurns } from '../model/time-slices.ts';
+import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { ClientStream, OpenStreams } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -211,43 +212,39 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
       );
       return;
     }
-    this.#handle(type, read.value, bytes.length, client, moved);
-    this.pump();
-    this.#order.resumeOthers();
+    this.#handled(atOnce(type.handle(read.value, client)), type, read.value, bytes.length, client, moved);
+    this.#goOn();
   }
 
   *#handleLarge(type: TypeStream, ...arrived: Arrived): InTurns<void> {
     const [request, , client] = arrived;
     this.#isReading = true;
-    const handled = yield* type.readAhead(request, client);
-    try {
-      yield;
-      this.#isReading = false;
-      if (this.isOver) return;
-      this.#handle(type, ...arrived);
-    } finally {
-      handled?.();
-    }
+    const handled = yield* type.handle(request, client, true);
+    this.#isReading = false;
+    this.#handled(handled, type, ...arrived);
     yield;
+    this.#goOn();
+  }
+
+  #goOn(): void {
     this.pump();
     this.#order.resumeOthers();
   }
 
-  #handle(type: TypeStream, ...[request, bytes, client, moved]: Arrived): void {
-    const isLater = type.subscription !== undefined;
-    const handled = type.handle(request, client);
+  #handled(handled: Result<Handled>, type: TypeStream, ...[request, bytes, client, moved]: Arrived): void {
     if (!handled.ok) {
       this.failFor(malformed(handled.error));
       return;
     }
     if (this.isOver) return;
+    const { kind, changed, isFirst } = handled.value;
     this.#order.requested(type);
-    this.#count(type, handled.value.kind, client.nodeId, request.error);
-    this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
+    this.#count(type, kind, client.nodeId, request.error);
+    this.#services.taps.heard(this, type.info.url, kind, request, bytes);
     const { events } = this.#services;
     const isOfCanary = client.access.side === 'canary';
-    if (isOfCanary || handled.value.changed || moved || !isLater) events.touched(this.id, isOfCanary);
-    this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
+    if (isOfCanary || changed || moved) events.touched(this.id, isOfCanary);
+    this.#afterChange(handled.value, moved, moved ? this.#types : isFirst ? [] : [type]);
   }
 
   #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
