@@ -187,7 +187,7 @@ export function excessOf(
   let [count, length] = [0, 0];
   for (const { info, selection } of [own, ...others]) {
     // A type without names is one subscription, too.
-    count += Math.max(1, selection.listedCount);
+    count += Math.max(1, selection.listed.size);
     // By delta requests a client could add to what it names without end.
     length += info.url.length + selection.length;
   }

@@ -182,7 +182,7 @@ export class TypeStream {
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
     if (this.subscription === undefined) return true;
     this.subscription.encoding = this.#encoding;
-    const before = this.selection.listed;
+    const before = [...this.selection.listed.values()];
     const selected = before.map((one) => reselect(one, client));
     const changed = selected.filter((one, index) => one.parameters !== before[index]?.parameters);
     if (changed.some(({ locator }) => locator)) return false;
@@ -507,7 +507,7 @@ function stepDelta(
   if (implied === undefined && subscribe.length === 0 && unsubscribe.length === 0) {
     return { selection: before, resend: nothing, mustAnswer: [], changed: first };
   }
-  const listed = implied === undefined ? before.byOwnId() : new Map([[ownId(implied), implied]]);
+  const listed = new Map(implied === undefined ? before.listed : [[ownId(implied), implied]]);
   for (const selected of subscribe) listed.set(ownId(selected), selected);
   const unlisted = drop(listed, unsubscribe);
   const selection = Selection.of(listed.values());

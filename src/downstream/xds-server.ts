@@ -63,7 +63,7 @@ export class XdsServer extends OpenStreams<XdsStream> {
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
     const refusal = this.places?.refusal(transport.peer, route.type);
     if (refusal !== undefined) {
-      this.#services.events.rejected(refusal.reason, refusal.logged, { peer: transport.peer });
+      this.#services.events.rejected(refusal.reason, refusal.logged, transport.peer);
       return refusal.status;
     }
     this.routes.add(route);
@@ -433,7 +433,6 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   }
 
   protected rejected({ reason, status, logged }: Refusal): void {
-    const { peer } = this;
-    this.#services.events.rejected(reason, logged, { stream: this, peer, status });
+    this.#services.events.rejected(reason, logged, this, status);
   }
 }

@@ -295,5 +295,5 @@ export function changeToResend(
 }
 
 /** Otherwise something newer was sent since, or will be. */
-const isStill = (value: Value | undefined, now: Variant): boolean =>
+export const isStill = (value: Value | undefined, now: Variant): boolean =>
   isVariant(value) && sameVariant(value, now);

@@ -132,7 +132,7 @@ function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
  * them by its own parameters, not by those that count for it here.
  */
 const unknownCollections = onceAtHead((view: View): readonly OutgoingError[] =>
-  view.selection.listed
+  [...view.selection.listed.values()]
     .filter((one) => isCollection(one.selector) && !view.isResolved(one))
     .map(({ spelling, locator, parameters, locatorParameters = parameters }) => {
       const { bytes: constraints } = locator ? exactly(locatorParameters) : UNCONSTRAINED;

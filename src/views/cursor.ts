@@ -82,7 +82,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Its view has changed since, or its client has asked for more. */
   #isBehind = false;
   /** Some of its overlay is there because a removal was deferred, which may go by now. */
-  #isDeferring = false;
+  hasDeferredRemovals = false;
   /** Changes of rejected responses that are sent once more, each by itself: the next one is last. */
   #retries: RejectedChange[] | undefined;
   /** When the update arrived that it answered last. */
@@ -142,10 +142,6 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   get hasState(): boolean {
     return this.resumed || this.responded;
-  }
-
-  get hasDeferredRemovals(): boolean {
-    return this.#isDeferring;
   }
 
   refersTo(reference: Reference): boolean {
@@ -278,7 +274,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && (this.#isBehind || this.#isDeferring) && !this.#isHeldBack())
+    if (response === undefined && (this.#isBehind || this.hasDeferredRemovals) && !this.#isHeldBack())
       response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
@@ -461,7 +457,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { response, isDeferring, overlay, untold, claims, due } = this.#reconcile(defers);
     if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
-    this.#isDeferring = isDeferring;
+    this.hasDeferredRemovals = isDeferring;
     // As if nobody had asked: what comes is a first state.
     if (response === undefined && !isDeferring && this.#position === undefined && this.#awaitsFirstAnswer()) {
       this.#catchUp();

@@ -549,8 +549,7 @@ export class View {
     const item = this.#item(form, name, spelling, named);
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.#own.set(item.id, item);
-    if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
-    this.#trackUncached(item, item.last.value);
+    this.#track(item, item.last.value);
     if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
     if (spelling !== name) getOrMake(this.#respelled, name, () => []).push(item);
   }
@@ -570,10 +569,8 @@ export class View {
     const { side } = this.access;
     const hasNewError = this.resourceErrors(item).some((error) => error.revision[side] === commit.revision);
     if (value === item.last.value && !hasNewError) return;
-    this.#trackUncached(item, value);
+    this.#track(item, value);
     if (value !== item.last.value) this.#trackAbsence(item, value);
-    if (value !== 'unknown') this.#unresolvedNames.delete(item);
-    else if (item.named) this.#unresolvedNames.add(item);
     if (item.last.revision === commit.revision) {
       item.last = { revision: commit.revision, value, older: item.last.older };
       return;
@@ -582,7 +579,9 @@ export class View {
     this.#record(item, commit);
   }
 
-  #trackUncached(item: Item, value: Value): void {
+  #track(item: Item, value: Value): void {
+    if (item.named && value === 'unknown') this.#unresolvedNames.add(item);
+    else this.#unresolvedNames.delete(item);
     if (item.named && isVariant(value) && value.doNotCache) this.uncached.add(item);
     else this.uncached.delete(item);
   }

@@ -352,7 +352,7 @@ export class Polls {
 
   /** Counts it. */
   rejected({ reason, status, logged }: Refusal, peer: Peer): GrpcStatus {
-    this.#services.events.rejected(reason, logged, { peer, status });
+    this.#services.events.rejected(reason, logged, peer, status);
     return status;
   }
 }
