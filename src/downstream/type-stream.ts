@@ -75,7 +75,7 @@ export class TypeStream {
   #encoding: Encoding;
   /** Undefined before the first request. */
   subscription: Subscription | undefined;
-  /** A SotW request named something. */
+  /** A request named something, which counts in SotW. */
   #hasNamed = false;
   /** The last SotW request named nothing. */
   #namedNothing = false;
@@ -219,29 +219,17 @@ export class TypeStream {
     );
   }
 
-  /** What a request makes of the subscription. */
+  /** What a request makes of the subscription. The first delta request says everything, unless it unsubscribes something. */
   *#step(request: Request, client: ClientContext): InTurns<Result<Step>> {
-    if (request.kind === 'sotw') {
-      const read = yield* this.#state(request.subscribe, client);
-      return read.ok ? ok(stepTo(this.subscription?.view.selection, read.value)) : read;
-    }
-    if (this.subscription !== undefined || request.unsubscribe !== undefined)
+    const { kind, subscribe } = request;
+    const before = this.subscription?.view.selection;
+    if (kind === 'delta' && (before !== undefined || request.unsubscribe !== undefined))
       return yield* this.#stepDelta(request, client);
-    // If many clients send the same first request, it is read once.
-    const bytes = request.subscribe ?? nothingNamed;
-    const key = keyOf(client, this.info.url, bytes);
-    const known = knownSelections.delta.get(key)?.deref();
-    if (known !== undefined) return ok(stepTo(undefined, known));
-    const read = yield* this.#stepDelta(request, client);
-    if (!read.ok) return read;
-    return ok(stepTo(undefined, remember(knownSelections.delta, key, read.value.selection)));
-  }
-
-  /** All that a SotW request selects. */
-  *#state(selectors: Buffer | undefined, client: ClientContext): InTurns<Result<Selection>> {
-    if (selectors === undefined && this.#hasNamed) return ok(EMPTY_SELECTION);
-    if (selectors !== undefined) this.#hasNamed = true;
-    return yield* selectState(selectors, this.info.url, client, this.#context.services);
+    if (kind === 'sotw' && subscribe === undefined && this.#hasNamed)
+      return ok(stepTo(before, EMPTY_SELECTION));
+    if (subscribe !== undefined) this.#hasNamed = true;
+    const read = yield* selectState(subscribe, this.info.url, client, this.#context.services, kind);
+    return read.ok ? ok(stepTo(before, read.value)) : read;
   }
 
   *#stepDelta(request: Request, client: ClientContext): InTurns<Result<Step>> {
@@ -409,33 +397,38 @@ function legacyWildcard(
 }
 
 /**
- * What the names of a SotW request or a poll subscribe to. Nothing named means everything, for types that have a legacy
- * wildcard; empty names alone mean nothing (§3.6).
+ * What the names of a request subscribe to that says everything. Nothing named means everything, for types that have a legacy
+ * wildcard; in SotW and polls empty names alone mean nothing (§3.6).
  */
 export function namedSelection(
   selected: readonly SelectionEntry[],
   wildcard: SelectionEntry | undefined,
+  protocol: Encoding['protocol'] = 'sotw',
 ): Selection {
   if (selected.length === 0 && wildcard !== undefined) return Selection.of([wildcard]);
-  return selected.every(({ spelling }) => spelling === '') ? EMPTY_SELECTION : Selection.of(selected);
+  const isNothing = protocol === 'sotw' && selected.every(({ spelling }) => spelling === '');
+  return isNothing ? EMPTY_SELECTION : Selection.of(selected);
 }
 
-/** What a request selects that says everything (SotW, or a poll). */
+/** What a request selects that says everything: SotW, the first one in delta, or a poll. */
 export function* selectState(
   selectors: Buffer | undefined,
   type: TypeUrl,
   client: ClientContext,
   services: Pick<DownstreamServices, 'legacyWildcard'>,
+  protocol: Encoding['protocol'] = 'sotw',
 ): InTurns<Result<Selection>> {
   const bytes = selectors ?? nothingNamed;
   const key = keyOf(client, type, bytes);
-  const known = knownSelections.sotw.get(key)?.deref();
+  const known = knownSelections[protocol].get(key)?.deref();
   if (known !== undefined) return ok(known);
-  const selected = yield* selectInTurns(bytes, sotwSelectors, type, client);
+  const fields = protocol === 'sotw' ? sotwSelectors : subscribed;
+  const selected = yield* selectInTurns(bytes, fields, type, client);
   if (!selected.ok) return selected;
   yield;
-  const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
-  return ok(remember(knownSelections.sotw, key, selection));
+  const selection = namedSelection(selected.value, legacyWildcard(type, client, services), protocol);
+  if (key !== '') knownSelections[protocol].set(key, new WeakRef(selection));
+  return ok(selection);
 }
 
 const numberOf = numbering();
@@ -461,11 +454,6 @@ const keyOf = ({ selectionGroup, passesVariants }: ClientContext, type: TypeUrl,
   passesVariants || bytes.length >= mostKnownBytes
     ? ''
     : `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
-
-function remember(known: ReturnType<typeof selections>, key: string, selection: Selection): Selection {
-  if (key !== '') known.set(key, new WeakRef(selection));
-  return selection;
-}
 
 /** An empty name is a name in delta, and nothing in SotW (§3.6). */
 const knownSelections = { sotw: selections(), delta: selections() };

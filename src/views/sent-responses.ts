@@ -185,26 +185,22 @@ export class SentResponses implements SentState {
 
   get state(): SyncState {
     if (this.#last === undefined) return this.#items.hasSomething ? 'SYNCED' : 'NOT_SENT';
-    if (this.rejectedWhole !== undefined || this.#rejectsSomething()) return 'ERROR';
+    if (this.rejectedWhole !== undefined) return 'ERROR';
+    if (this.#rejected !== undefined && this.#stillRejected().some(() => true)) return 'ERROR';
     return this.#unanswered !== undefined || this.#earlier !== undefined ? 'STALE' : 'SYNCED';
   }
 
-  /** Ends at the first one: a client may have rejected all that it has, and each look at a stream asks. */
-  #rejectsSomething(): boolean {
-    const isStill = ([id, { variant }]: [string, RejectedItem]): boolean =>
-      isThis(variant, this.#items.sentOf(id));
-    return this.#rejected?.entries().some(isStill) === true;
+  /** Of what it was last sent. It may have rejected all of it, and each look at a stream asks for the first. */
+  *#stillRejected(): IteratorObject<Rejection, undefined> {
+    for (const [id, { variant, rejection }] of this.#rejected ?? [])
+      if (isThis(variant, this.#items.sentOf(id))) yield rejection;
   }
 
   get rejections(): ReadonlySet<Rejection> {
     // Asked of every stream when clients are counted: nearly none has rejected anything.
     if (this.rejectedWhole === undefined && this.#rejected === undefined) return noRejections;
-    const found = new Set<Rejection>();
-    if (this.rejectedWhole !== undefined) found.add(this.rejectedWhole);
-    for (const [id, { variant, rejection }] of this.#rejected ?? []) {
-      if (isThis(variant, this.#items.sentOf(id))) found.add(rejection);
-    }
-    return found;
+    const found = new Set(this.#stillRejected());
+    return this.rejectedWhole === undefined ? found : new Set([this.rejectedWhole, ...found]);
   }
 
   /** Whether the client has rejected this content of an item, and nothing newer was sent. */
