@@ -362,7 +362,7 @@ export class Core {
 
   /** For load reports. */
   readonly rejected = ({ reason, logged }: Omit<Refusal, 'status'>, peer: Peer): void =>
-    this.#streamMetrics.rejected(reason, logged, { peer });
+    this.#streamMetrics.rejected(reason, logged, peer);
 
   /** Of clients. */
   get streams(): number {

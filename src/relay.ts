@@ -133,7 +133,7 @@ export class Relay implements UpstreamSink {
       ...options.downstream,
       clock,
       taps: this.taps,
-      open: (...of) => this.views.open(...of),
+      open: this.views.open,
       prepare: (...of) => this.views.prepare(...of),
       isUnavailable:
         options.isUnavailable ??

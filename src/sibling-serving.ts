@@ -89,7 +89,7 @@ export class SiblingServing {
     if (this.#rules.admits(stream.peer)) return this.server.accept(stream, route);
     const message =
       'a sibling is refused: where clients are verified, or parameters are trusted or have values, limits.relay_peers must name it';
-    events.rejected('denied', message, { peer: stream.peer });
+    events.rejected('denied', message, stream.peer);
     return { code: Code.PERMISSION_DENIED, message };
   }
 

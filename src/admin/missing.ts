@@ -170,7 +170,7 @@ function worstOf(listed: readonly Plain<MissingClient>[]): Plain<MissingClient>[
 
 /** Undefined: it does not subscribe to any of these names. */
 function notAccepted(subscription: Subscription, sought: Sought): readonly Missing[] | undefined {
-  const { selection } = subscription;
+  const { selection } = subscription.view;
   const whole = ofWhole(subscription);
   if (sought.isAll) return whole;
   const mayShow = selection.collections.some(({ selector }) =>
@@ -219,7 +219,7 @@ function ofWhole(subscription: Subscription): readonly Missing[] {
   if (rejections.length > 0) {
     return rejections.map(({ name, message }) => ({ name, state: 'ERROR', why: `rejected: ${message}` }));
   }
-  if (subscription.allUnknown) return [unknownYet('')];
+  if (subscription.view.allUnknown) return [unknownYet('')];
   if (subscription.pending || subscription.hasDeferredRemovals) return [notSent('')];
   return responses.state === 'STALE' ? [notAnswered('')] : [];
 }

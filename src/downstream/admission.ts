@@ -9,7 +9,7 @@ import { countSelectors, countVersions, type SelectorFields } from '../wire/requ
 import type { ClientContext, DownstreamServices, StreamLimits, Subscribed } from './services.ts';
 
 /** One type of a stream. */
-type AdmittedType = Subscribed & { readonly subscription: Pick<Subscription, 'owed' | 'size'> | undefined };
+type AdmittedType = Subscribed & { readonly subscription: Pick<Subscription, 'owed' | 'view'> | undefined };
 
 /** The stream whose client is admitted. */
 type AdmittedStream = Pick<ClientStream<ClientContext>, 'peer' | 'isPaused' | 'pauseReading' | 'failFor'> & {
@@ -101,7 +101,7 @@ export class Quota {
   spend(changes: number, changed: readonly AdmittedType[]): void {
     const { clock, events, limits } = this.#services;
     const newSessions = this.takenSessions();
-    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.size ?? 0), 0);
+    const shown = changed.reduce((sum, { subscription }) => sum + (subscription?.view.items.size ?? 0), 0);
     const now = clock.monotonic();
     this.#rate ??= new Rate(() => limits().changesPerSecond, now);
     const cost = Math.max(changes, newSessions) + Math.floor(shown / shownPerChange);
@@ -187,7 +187,7 @@ export function excessOf(
   let [count, length] = [0, 0];
   for (const { info, selection } of [own, ...others]) {
     // A type without names is one subscription, too.
-    count += Math.max(1, selection.listedCount);
+    count += Math.max(1, selection.listed.size);
     // By delta requests a client could add to what it names without end.
     length += info.url.length + selection.length;
   }
@@ -230,7 +230,9 @@ export function deniedAll(
 /** One type of a client, as far as it decides whether the client can be served. */
 type AskedType = Subscribed & {
   /** Undefined: there is none yet. */
-  readonly subscription: Pick<Subscription, 'responded' | 'allUnknown'> | undefined;
+  readonly subscription:
+    | { readonly responded: boolean; readonly view: Pick<Subscription['view'], 'allUnknown'> }
+    | undefined;
 };
 
 /** A response cannot be split: in SotW a part of it would delete the rest at the client. */
@@ -256,7 +258,7 @@ export function unavailable(
   for (const { info, subscription, selection } of types) {
     if (subscription?.responded === true) return undefined;
     if (selection.size === 0) continue;
-    if (subscription?.allUnknown !== true) return undefined;
+    if (subscription?.view.allUnknown !== true) return undefined;
     isSubscribed = true;
     for (const { selector, parameters } of selection.entries.values()) {
       if (!services.isUnavailable({ type: info.url, selector, parameters })) return undefined;

@@ -393,7 +393,8 @@ export class SendOrder {
   /** The wildcard of clusters, if the client has one: it may have some of them by name besides. */
   get #clusters(): OrderedType['subscription'] {
     const all = this.conversation.of('cds');
-    return (all.find(({ subscription }) => subscription?.selection.hasCollection) ?? all[0])?.subscription;
+    return (all.find(({ subscription }) => subscription?.view.selection.hasCollection) ?? all[0])
+      ?.subscription;
   }
 
   close(): void {
@@ -526,7 +527,8 @@ export class SendOrder {
   #missing(type: OrderedType): readonly string[] {
     const all = this.#clusters;
     // Who names its clusters asks for them once it has the routes.
-    if (this.#stream.removalGraceMilliseconds === 0 || all?.selection.hasCollection !== true) return none;
+    if (this.#stream.removalGraceMilliseconds === 0 || all?.view.selection.hasCollection !== true)
+      return none;
     const names: string[] = [];
     for (const one of type.subscription?.newReferences() ?? []) {
       if (!one.startsWith(clusterPrefix)) continue;

@@ -1,5 +1,6 @@
 import type { TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
+import { getOrMake } from '../model/maps.ts';
 import type { RequestKind, Response } from '../model/subscription.ts';
 import { keptError, shorten } from '../model/text.ts';
 import { isKnownType, typeInfo } from '../model/types.ts';
@@ -30,13 +31,8 @@ export interface LoggedStream {
   readonly client: { readonly nodeId: string } | undefined;
 }
 
-/** Who is refused what. */
-interface Refused {
-  readonly peer: Pick<Peer, 'address'>;
-  /** Undefined: no stream was opened. */
-  readonly stream?: LoggedStream;
-  readonly status?: GrpcStatus;
-}
+/** Who is refused something: a peer, where no stream was opened. */
+type Refused = LoggedStream | Pick<Peer, 'address'>;
 
 const overdueText: Readonly<Record<Overdue, string>> = {
   removal: 'a client lost a resource that it still refers to: nothing replaced it within xds.removal_grace',
@@ -86,8 +82,7 @@ export class StreamMetrics {
 
   #debug(message: string, stream: LoggedStream, more?: Fields): void {
     const { log, logLevels } = this.#around;
-    if (logLevels.enables('debug', stream.client?.nodeId))
-      log.debug(message, { ...fieldsOf(stream), ...more });
+    if (logLevels.enables('debug', stream.client?.nodeId)) log.debug(message, { ...whoIs(stream), ...more });
   }
 
   /** `stream`: undefined of a poll. */
@@ -130,7 +125,7 @@ export class StreamMetrics {
     const short = this.#around.metrics.typeLabel(type);
     const some = names.slice(0, 5).map((name) => shorten(name, longestText));
     this.#around.conditions.set(`overdue ${what} ${short}`, some.join(' '), 'warn', overdueText[what], {
-      ...whoIs({ stream, peer: stream.transport.peer }),
+      ...whoIs(stream),
       type: short,
       names: some,
     });
@@ -144,11 +139,12 @@ export class StreamMetrics {
   }
 
   /** `message`: for the log, where an operator has to do something. */
-  rejected(reason: string, message?: string, refused?: Refused): void {
+  rejected(reason: string, message?: string, refused?: Refused, status?: GrpcStatus): void {
     this.#around.metrics.count.rejected(reason).inc();
-    if (refused !== undefined) this.#refused(reason, refused);
+    if (refused !== undefined) this.#refused(reason, refused, status);
     if (message === undefined) return;
-    this.#around.conditions.set(`rejected ${reason}`, message, 'warn', message, whoIs(refused));
+    const who = refused === undefined ? {} : whoIs(refused);
+    this.#around.conditions.set(`rejected ${reason}`, message, 'warn', message, who);
   }
 
   /** Logs a NACK, which `request` has counted. A fleet that rejects the same thing is one line. */
@@ -167,11 +163,10 @@ export class StreamMetrics {
   }
 
   /** Before its node is known too: who follows a node wants to see that. */
-  #refused(reason: string, refused: Refused): void {
+  #refused(reason: string, refused: Refused, { code, message = '' }: Partial<GrpcStatus> = {}): void {
     const { log, logLevels } = this.#around;
-    const node = refused.stream?.client?.nodeId ?? null;
+    const node = ('client' in refused ? refused.client?.nodeId : undefined) ?? null;
     if (!logLevels.enables('debug', node)) return;
-    const { code, message = '' } = refused.status ?? {};
     const said = keptError(message);
     log.debug('a stream is refused', { node, ...whoIs(refused), reason, code, error: said });
   }
@@ -183,11 +178,7 @@ export class StreamMetrics {
   #of(type: TypeUrl): TypeSeries {
     const metrics = this.#around.metrics;
     const label = metrics.typeLabel(type);
-    const known = this.#series.get(label);
-    if (known !== undefined) return known;
-    const created = seriesOf(metrics, type);
-    this.#series.set(label, created);
-    return created;
+    return getOrMake(this.#series, label, () => seriesOf(metrics, type));
   }
 }
 
@@ -215,13 +206,10 @@ function seriesOf(metrics: Metrics, type: TypeUrl) {
 
 type TypeSeries = ReturnType<typeof seriesOf>;
 
-/** The fields of a line about somebody who was refused. */
-function whoIs(refused: Refused | undefined): Fields {
-  if (refused?.stream !== undefined) return fieldsOf(refused.stream);
-  return refused === undefined ? {} : { peer: refused.peer.address };
-}
-
-function fieldsOf({ id, transport, client }: LoggedStream): Fields {
+/** The fields of a line about somebody. */
+function whoIs(who: Refused): Fields {
+  if ('address' in who) return { peer: who.address };
+  const { id, transport, client } = who;
   const { address } = transport.peer;
   return client === undefined
     ? { stream: id, peer: address }

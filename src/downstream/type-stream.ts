@@ -21,7 +21,7 @@ import {
   type Subscription,
 } from '../model/subscription.ts';
 import { keptError, quote } from '../model/text.ts';
-import { atOnce, type InTurns, ReadingPace } from '../model/time-slices.ts';
+import { type InTurns, ReadingPace } from '../model/time-slices.ts';
 import { type Selector, WILDCARD } from '../model/transaction.ts';
 import { type TypeInfo, typeInfo } from '../model/types.ts';
 import { authorityOf, canonicalName, isXdstp } from '../model/xdstp.ts';
@@ -35,7 +35,7 @@ import {
   subscribed,
   unsubscribed,
 } from '../wire/requests.ts';
-import { excessOfNames, type Quota } from './admission.ts';
+import type { Quota } from './admission.ts';
 import type { ClientContext, DownstreamServices } from './services.ts';
 
 /**
@@ -47,15 +47,14 @@ const waitedFor: ReadonlySet<string> = new Set(['rds', 'ecds']);
 /** The bytes that a selection was read from, so that whoever sends the same needs no reading. */
 const sources = new WeakMap<Selection, Buffer>();
 
-/** What the lists of a request select. */
-type Ahead = readonly Result<readonly SelectionEntry[]>[];
-
 export interface Handled {
   readonly kind: RequestKind;
   /** The subscription changed: it counts against the rate limit. */
   readonly changed: boolean;
   /** The names were read, though they are the same in another order: that counts if they are many. */
   readonly reread: boolean;
+  /** Of this type on the stream. */
+  readonly isFirst: boolean;
 }
 
 /** What a stream gives to each of its types. */
@@ -76,9 +75,7 @@ export class TypeStream {
   #encoding: Encoding;
   /** Undefined before the first request. */
   subscription: Subscription | undefined;
-  /** Of a request that is read ahead. */
-  #ahead: readonly [request: Request, step: Result<Step>] | undefined;
-  /** A SotW request named something. */
+  /** A request named something, which counts in SotW. */
   #hasNamed = false;
   /** The last SotW request named nothing. */
   #namedNothing = false;
@@ -99,7 +96,7 @@ export class TypeStream {
   }
 
   get selection(): Selection {
-    return this.subscription?.selection ?? EMPTY_SELECTION;
+    return this.subscription?.view.selection ?? EMPTY_SELECTION;
   }
 
   /**
@@ -112,38 +109,14 @@ export class TypeStream {
     if (kind === 'delta')
       return subscribe === undefined && unsubscribe === undefined && initialVersions === undefined;
     if (subscribe === undefined || this.#namedNothing) return this.#namedNothing && subscribe === undefined;
-    return sources.get(this.subscription.selection)?.equals(subscribe) === true;
+    return sources.get(this.subscription.view.selection)?.equals(subscribe) === true;
   }
 
   /**
-   * Reads a large request before `handle` is called with it, a part in each turn of the event loop, and makes what it
-   * subscribes to. What is returned must be called after that.
+   * `request` is one of the stream's protocol. A large one is read a part in each turn of the event loop, and what it
+   * subscribes to is made in turns.
    */
-  *readAhead(request: Request, client: ClientContext): InTurns<(() => void) | undefined> {
-    const limits = this.#context.services.limits();
-    const read: Ahead[number][] = [];
-    for (const [range, fields] of listsOf(request)) {
-      // `handle` refuses it.
-      if (!client.exempt && excessOfNames(range, fields, limits) !== undefined) return undefined;
-      read.push(yield* selectInTurns(range, fields, this.info.url, client));
-    }
-    yield;
-    // What a stale SotW request names does not count.
-    const kind = this.subscription?.responses.classify(request.nonce, request.error !== undefined);
-    if (request.kind === 'sotw' && kind === 'stale') return undefined;
-    const step = this.#step(request, client, read);
-    this.#ahead = [request, step];
-    if (!step.ok || !step.value.changed || step.value.selection.equals(this.selection)) return undefined;
-    const { selection } = step.value;
-    yield;
-    if (!this.#context.quota.step(this, step.value, client)) return undefined;
-    this.#ahead = [request, ok({ ...step.value, isAdmitted: true })];
-    yield;
-    return yield* this.#context.services.prepare(this.info.url, selection, client.access);
-  }
-
-  /** `request` is one of the stream's protocol. */
-  handle(request: Request, client: ClientContext): Result<Handled> {
+  *handle(request: Request, client: ClientContext, isLarge = false): InTurns<Result<Handled>> {
     if (this.#mayTakeBack(request)) this.#context.changing();
     const kind = this.#kindOf(request);
     // In delta the nonce does not gate what it subscribes to (§4.3); it answers only an outstanding response.
@@ -151,10 +124,10 @@ export class TypeStream {
     // Most requests are ACKs.
     if (this.repeats(request) || !this.#admitsLists(request, client)) return unchanged[kind];
     if (request.kind === 'sotw') this.#namedNothing = request.subscribe === undefined;
-    const [of, ahead] = this.#ahead ?? [];
-    this.#ahead = undefined;
-    const step = of === request && ahead !== undefined ? ahead : this.#step(request, client);
-    return step.ok ? this.#apply(step.value, request, kind, client) : step;
+    const step = yield* this.#step(request, client);
+    if (!step.ok) return step;
+    yield;
+    return yield* this.#apply(step.value, request, kind, client, isLarge);
   }
 
   /**
@@ -167,20 +140,36 @@ export class TypeStream {
     return kind === 'ack' && !this.repeats(request) && responses?.state === 'ERROR';
   }
 
-  #apply(step: Step, request: Request, kind: RequestKind, client: ClientContext): Result<Handled> {
-    const earlier = this.subscription === undefined ? this.#earlierState(request, step, client) : none;
+  *#apply(
+    step: Step,
+    request: Request,
+    kind: RequestKind,
+    client: ClientContext,
+    isLarge: boolean,
+  ): InTurns<Result<Handled>> {
+    const isFirst = this.subscription === undefined;
+    const earlier = isFirst ? this.#earlierState(request, step, client) : none;
     if (!earlier.ok) return earlier;
     if (!step.changed) {
       if (request.kind === 'delta') return unchanged[kind];
       // The node has changed since, and with it what the bytes select.
       rememberSource(this.selection, request.subscribe);
-      return ok({ kind, changed: false, reread: true });
+      return ok({ kind, changed: false, reread: true, isFirst });
     }
-    if (!step.isAdmitted && !this.#context.quota.step(this, step, client)) return unchanged[kind];
-    const subscription = this.#select(step, client);
-    if (request.kind === 'sotw') rememberSource(subscription.selection, request.subscribe);
+    if (!this.#context.quota.step(this, step, client)) return unchanged[kind];
+    yield;
+    const { services } = this.#context;
+    const prepared = isLarge && (yield* services.prepare(this.info.url, step.selection, client.access));
+    let subscription: Subscription;
+    try {
+      yield;
+      subscription = this.#select(step, client);
+    } finally {
+      if (prepared !== false) prepared();
+    }
+    if (request.kind === 'sotw') rememberSource(subscription.view.selection, request.subscribe);
     if (earlier.value !== undefined) subscription.resume(earlier.value);
-    return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false });
+    return ok({ kind: kind === 'stale' ? 'subscribe' : kind, changed: true, reread: false, isFirst });
   }
 
   /**
@@ -193,7 +182,7 @@ export class TypeStream {
     this.#encoding = encoding({ ...this.#encoding, wrapped: client.wrapped, ttl: client.ttl });
     if (this.subscription === undefined) return true;
     this.subscription.encoding = this.#encoding;
-    const before = this.selection.listed;
+    const before = [...this.selection.listed.values()];
     const selected = before.map((one) => reselect(one, client));
     const changed = selected.filter((one, index) => one.parameters !== before[index]?.parameters);
     if (changed.some(({ locator }) => locator)) return false;
@@ -230,37 +219,26 @@ export class TypeStream {
     );
   }
 
-  /** What a request makes of the subscription. `ahead`: what its lists select, if that is known. */
-  #step(request: Request, client: ClientContext, ahead: Ahead = []): Result<Step> {
-    if (request.kind === 'sotw') {
-      const read = this.#state(request.subscribe, client, ahead);
-      return read.ok ? ok(stepTo(this.subscription?.selection, read.value)) : read;
-    }
-    if (this.subscription !== undefined || request.unsubscribe !== undefined)
-      return this.#stepDelta(request, client, ahead);
-    // If many clients send the same first request, it is read once.
-    const bytes = request.subscribe ?? nothingNamed;
-    const key = keyOf(client, this.info.url, bytes);
-    const known = knownSelections.delta.get(key)?.deref();
-    if (known !== undefined) return ok(stepTo(undefined, known));
-    const read = this.#stepDelta(request, client, ahead);
-    if (!read.ok) return read;
-    return ok(stepTo(undefined, remember(knownSelections.delta, key, read.value.selection)));
+  /** What a request makes of the subscription. The first delta request says everything, unless it unsubscribes something. */
+  *#step(request: Request, client: ClientContext): InTurns<Result<Step>> {
+    const { kind, subscribe } = request;
+    const before = this.subscription?.view.selection;
+    if (kind === 'delta' && (before !== undefined || request.unsubscribe !== undefined))
+      return yield* this.#stepDelta(request, client);
+    if (kind === 'sotw' && subscribe === undefined && this.#hasNamed)
+      return ok(stepTo(before, EMPTY_SELECTION));
+    if (subscribe !== undefined) this.#hasNamed = true;
+    const read = yield* selectState(subscribe, this.info.url, client, this.#context.services, kind);
+    return read.ok ? ok(stepTo(before, read.value)) : read;
   }
 
-  /** All that a SotW request selects. */
-  #state(selectors: Buffer | undefined, client: ClientContext, [read]: Ahead): Result<Selection> {
-    if (selectors === undefined && this.#hasNamed) return ok(EMPTY_SELECTION);
-    if (selectors !== undefined) this.#hasNamed = true;
-    return atOnce(selectState(selectors, this.info.url, client, this.#context.services, read));
-  }
-
-  #stepDelta(request: Request, client: ClientContext, ahead: Ahead): Result<Step> {
+  *#stepDelta(request: Request, client: ClientContext): InTurns<Result<Step>> {
     const { url } = this.info;
-    const [subscribe = selectAll(request.subscribe, subscribed, url, client)] = ahead;
+    const subscribe = yield* selectInTurns(request.subscribe, subscribed, url, client);
     if (!subscribe.ok) return subscribe;
-    const [, unsubscribe = selectAll(request.unsubscribe, unsubscribed, url, client)] = ahead;
+    const unsubscribe = yield* selectInTurns(request.unsubscribe, unsubscribed, url, client);
     if (!unsubscribe.ok) return unsubscribe;
+    yield;
     const isFirst = this.subscription === undefined;
     const wildcard = legacyWildcard(url, client, this.#context.services);
     return ok(stepDelta(this.selection, isFirst, subscribe.value, unsubscribe.value, wildcard));
@@ -314,7 +292,7 @@ function rememberSource(selection: Selection, selectors: Buffer | undefined): vo
 const none: Result<undefined, never> = ok(undefined);
 
 const nothingChanged = (kind: RequestKind): Result<Handled, never> =>
-  ok({ kind, changed: false, reread: false });
+  ok({ kind, changed: false, reread: false, isFirst: false });
 
 /** What requests come to that change nothing. Most are ACKs. */
 const unchanged = {
@@ -374,17 +352,7 @@ function parametersOf(spelling: string, own: Parameters | undefined, client: Cli
   return own === undefined ? client.derived(authority) : client.merged(own, authority);
 }
 
-/** What the names and locators in a range of a request select for this client. */
-function selectAll(
-  range: Buffer | undefined,
-  fields: SelectorFields,
-  type: TypeUrl,
-  client: ClientContext,
-): Result<readonly SelectionEntry[]> {
-  return atOnce(selectInTurns(range, fields, type, client));
-}
-
-/** The same, a part in each turn of the event loop. */
+/** What the names and locators in a range of a request select for this client, a part in each turn of the event loop. */
 function* selectInTurns(
   range: Buffer | undefined,
   fields: SelectorFields,
@@ -429,34 +397,38 @@ function legacyWildcard(
 }
 
 /**
- * What the names of a SotW request or a poll subscribe to. Nothing named means everything, for types that have a legacy
- * wildcard; empty names alone mean nothing (§3.6).
+ * What the names of a request subscribe to that says everything. Nothing named means everything, for types that have a legacy
+ * wildcard; in SotW and polls empty names alone mean nothing (§3.6).
  */
 export function namedSelection(
   selected: readonly SelectionEntry[],
   wildcard: SelectionEntry | undefined,
+  protocol: Encoding['protocol'] = 'sotw',
 ): Selection {
   if (selected.length === 0 && wildcard !== undefined) return Selection.of([wildcard]);
-  return selected.every(({ spelling }) => spelling === '') ? EMPTY_SELECTION : Selection.of(selected);
+  const isNothing = protocol === 'sotw' && selected.every(({ spelling }) => spelling === '');
+  return isNothing ? EMPTY_SELECTION : Selection.of(selected);
 }
 
-/** What a request selects that says everything (SotW, or a poll). `read`: what its names select, if that is known. */
+/** What a request selects that says everything: SotW, the first one in delta, or a poll. */
 export function* selectState(
   selectors: Buffer | undefined,
   type: TypeUrl,
   client: ClientContext,
   services: Pick<DownstreamServices, 'legacyWildcard'>,
-  read?: Result<readonly SelectionEntry[]>,
+  protocol: Encoding['protocol'] = 'sotw',
 ): InTurns<Result<Selection>> {
   const bytes = selectors ?? nothingNamed;
   const key = keyOf(client, type, bytes);
-  const known = knownSelections.sotw.get(key)?.deref();
+  const known = knownSelections[protocol].get(key)?.deref();
   if (known !== undefined) return ok(known);
-  const selected = read ?? (yield* selectInTurns(bytes, sotwSelectors, type, client));
+  const fields = protocol === 'sotw' ? sotwSelectors : subscribed;
+  const selected = yield* selectInTurns(bytes, fields, type, client);
   if (!selected.ok) return selected;
   yield;
-  const selection = namedSelection(selected.value, legacyWildcard(type, client, services));
-  return ok(remember(knownSelections.sotw, key, selection));
+  const selection = namedSelection(selected.value, legacyWildcard(type, client, services), protocol);
+  if (key !== '') knownSelections[protocol].set(key, new WeakRef(selection));
+  return ok(selection);
 }
 
 const numberOf = numbering();
@@ -483,11 +455,6 @@ const keyOf = ({ selectionGroup, passesVariants }: ClientContext, type: TypeUrl,
     ? ''
     : `${numberOf(selectionGroup)} ${type} ${bytes.toString('latin1')}`;
 
-function remember(known: ReturnType<typeof selections>, key: string, selection: Selection): Selection {
-  if (key !== '') known.set(key, new WeakRef(selection));
-  return selection;
-}
-
 /** An empty name is a name in delta, and nothing in SotW (§3.6). */
 const knownSelections = { sotw: selections(), delta: selections() };
 
@@ -499,8 +466,6 @@ interface Step {
   /** Names that were unsubscribed while a wildcard or glob covers them: the response says whether they exist (§4.5). */
   readonly mustAnswer: readonly SelectionEntry[];
   readonly changed: boolean;
-  /** The limits allow it: `readAhead` has asked. */
-  readonly isAdmitted?: boolean;
 }
 
 const nothing: ReadonlySet<string> = new Set();
@@ -530,7 +495,7 @@ function stepDelta(
   if (implied === undefined && subscribe.length === 0 && unsubscribe.length === 0) {
     return { selection: before, resend: nothing, mustAnswer: [], changed: first };
   }
-  const listed = implied === undefined ? before.byOwnId() : new Map([[ownId(implied), implied]]);
+  const listed = new Map(implied === undefined ? before.listed : [[ownId(implied), implied]]);
   for (const selected of subscribe) listed.set(ownId(selected), selected);
   const unlisted = drop(listed, unsubscribe);
   const selection = Selection.of(listed.values());
@@ -586,19 +551,8 @@ export function copyOf(request: Request): Request {
   };
 }
 
-/** The names and locators of a request, with the numbers of their fields. */
-const listsOf = ({
-  kind,
-  subscribe,
-  unsubscribe,
-}: Request): readonly (readonly [range: Buffer | undefined, fields: SelectorFields])[] => [
-  [subscribe, kind === 'sotw' ? sotwSelectors : subscribed],
-  [unsubscribe, unsubscribed],
-];
-
-export function bytesOf(request: Request): number {
-  const { initialVersions } = request;
-  return listsOf(request).reduce((sum, [list]) => sum + (list?.length ?? 0), initialVersions?.length ?? 0);
-}
+/** Of its names, locators and versions. */
+export const bytesOf = ({ subscribe, unsubscribe, initialVersions }: Request): number =>
+  [subscribe, unsubscribe, initialVersions].reduce((sum, list) => sum + (list?.length ?? 0), 0);
 
 const copied = (range: Buffer | undefined): Buffer | undefined => range && Buffer.from(range);

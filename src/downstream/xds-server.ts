@@ -1,6 +1,7 @@
 import { type Charged, type TypeUrl, typeUrl } from '../model/brand.ts';
+import type { Result } from '../model/result.ts';
 import type { Defers, RequestKind } from '../model/subscription.ts';
-import { type InTurns, OverTurns } from '../model/time-slices.ts';
+import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ADS_SERVICE, knownTypes } from '../model/types.ts';
 import { ClientStream, OpenStreams } from '../wire/client-stream.ts';
 import type { GrpcStatus } from '../wire/grpc-status.ts';
@@ -62,7 +63,7 @@ export class XdsServer extends OpenStreams<XdsStream> {
   accept(transport: ServerStream, route: Route): GrpcStatus | undefined {
     const refusal = this.places?.refusal(transport.peer, route.type);
     if (refusal !== undefined) {
-      this.#services.events.rejected(refusal.reason, refusal.logged, { peer: transport.peer });
+      this.#services.events.rejected(refusal.reason, refusal.logged, transport.peer);
       return refusal.status;
     }
     this.routes.add(route);
@@ -121,7 +122,7 @@ export interface Route {
 
 /** Nothing that it has asked for is unknown or unsaid. */
 const isAnswered = ({ subscription }: TypeStream): boolean =>
-  subscription === undefined || (subscription.resolved && !subscription.pending);
+  subscription === undefined || (subscription.view.resolved && !subscription.pending);
 
 /** It may have something to say. */
 const isNext = ({ subscription }: TypeStream): boolean =>
@@ -211,43 +212,39 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
       );
       return;
     }
-    this.#handle(type, read.value, bytes.length, client, moved);
-    this.pump();
-    this.#order.resumeOthers();
+    this.#handled(atOnce(type.handle(read.value, client)), type, read.value, bytes.length, client, moved);
+    this.#goOn();
   }
 
   *#handleLarge(type: TypeStream, ...arrived: Arrived): InTurns<void> {
     const [request, , client] = arrived;
     this.#isReading = true;
-    const handled = yield* type.readAhead(request, client);
-    try {
-      yield;
-      this.#isReading = false;
-      if (this.isOver) return;
-      this.#handle(type, ...arrived);
-    } finally {
-      handled?.();
-    }
+    const handled = yield* type.handle(request, client, true);
+    this.#isReading = false;
+    this.#handled(handled, type, ...arrived);
     yield;
+    this.#goOn();
+  }
+
+  #goOn(): void {
     this.pump();
     this.#order.resumeOthers();
   }
 
-  #handle(type: TypeStream, ...[request, bytes, client, moved]: Arrived): void {
-    const isLater = type.subscription !== undefined;
-    const handled = type.handle(request, client);
+  #handled(handled: Result<Handled>, type: TypeStream, ...[request, bytes, client, moved]: Arrived): void {
     if (!handled.ok) {
       this.failFor(malformed(handled.error));
       return;
     }
     if (this.isOver) return;
+    const { kind, changed, isFirst } = handled.value;
     this.#order.requested(type);
-    this.#count(type, handled.value.kind, client.nodeId, request.error);
-    this.#services.taps.heard(this, type.info.url, handled.value.kind, request, bytes);
+    this.#count(type, kind, client.nodeId, request.error);
+    this.#services.taps.heard(this, type.info.url, kind, request, bytes);
     const { events } = this.#services;
     const isOfCanary = client.access.side === 'canary';
-    if (isOfCanary || handled.value.changed || moved || !isLater) events.touched(this.id, isOfCanary);
-    this.#afterChange(handled.value, moved, moved ? this.#types : isLater ? [type] : []);
+    if (isOfCanary || changed || moved) events.touched(this.id, isOfCanary);
+    this.#afterChange(handled.value, moved, moved ? this.#types : isFirst ? [] : [type]);
   }
 
   #count(type: TypeStream, kind: RequestKind, nodeId: string, error: ErrorDetail | undefined): void {
@@ -436,7 +433,6 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
   }
 
   protected rejected({ reason, status, logged }: Refusal): void {
-    const { peer } = this;
-    this.#services.events.rejected(reason, logged, { stream: this, peer, status });
+    this.#services.events.rejected(reason, logged, this, status);
   }
 }

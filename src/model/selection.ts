@@ -88,7 +88,7 @@ export class Selection {
   /** By `entryId`. */
   readonly entries: ReadonlyMap<string, SelectionEntry>;
   /** All that it has subscribed to, by `ownId`: the entries, unless what is known of the client makes several locators one. */
-  readonly #listed: ReadonlyMap<string, SelectionEntry>;
+  readonly listed: ReadonlyMap<string, SelectionEntry>;
   /** Sum of the hashes of what is listed: whatever the order, equal selections have equal sums. */
   readonly hash: number;
   /** Characters of all names and of the parameters that locators came with. */
@@ -106,7 +106,7 @@ export class Selection {
     length: number,
   ) {
     this.entries = entries;
-    this.#listed = listed;
+    this.listed = listed;
     this.hash = hash;
     this.length = length;
     this.collections = [...entries.values()].filter(({ selector }) => isCollection(selector));
@@ -131,20 +131,6 @@ export class Selection {
 
   get size(): number {
     return this.entries.size;
-  }
-
-  /** All that the client has subscribed to: an entry once for each locator that leads to it. */
-  get listed(): SelectionEntry[] {
-    return [...this.#listed.values()];
-  }
-
-  /** The same by `ownId`. */
-  byOwnId(): Map<string, SelectionEntry> {
-    return new Map(this.#listed);
-  }
-
-  get listedCount(): number {
-    return this.#listed.size;
   }
 
   /** With a wildcard or glob: SotW responses are complete then (protocol §3.7). */
@@ -195,9 +181,9 @@ export class Selection {
 
   equals(other: Selection): boolean {
     if (this === other) return true;
-    if (this.hash !== other.hash || this.#listed.size !== other.#listed.size) return false;
-    for (const [id, { parameters }] of this.#listed)
-      if (other.#listed.get(id)?.parameters !== parameters) return false;
+    if (this.hash !== other.hash || this.listed.size !== other.listed.size) return false;
+    for (const [id, { parameters }] of this.listed)
+      if (other.listed.get(id)?.parameters !== parameters) return false;
     return true;
   }
 }

@@ -118,15 +118,14 @@ export type AnswerKind = 'first' | 'ack' | 'nack' | 'change' | 'stale';
 export type RequestKind = 'subscribe' | 'ack' | 'nack' | 'stale';
 
 /** A client's error_detail. */
-export interface ClientError {
+export type ClientError = Pick<Rejection, 'code' | 'message' | 'at'>;
+
+/** A NACK. */
+export interface Rejection {
   readonly code: number;
   readonly message: string;
   /** When it arrived, in milliseconds since the epoch. */
   readonly at: number;
-}
-
-/** A NACK. */
-export interface Rejection extends ClientError {
   /** version_info or system_version_info of the rejected response. */
   readonly version: string;
   /** The resource that the response was about; empty if there were several: any of them may be at fault. */
@@ -144,14 +143,10 @@ export interface Rejection extends ClientError {
 }
 
 /** What a client said to what it was last sent of an item. */
-export interface ItemState {
-  readonly state: SyncState;
-  /** With ERROR. */
-  readonly rejection: Rejection | undefined;
-}
+export type ItemState = Pick<Holding, 'state' | 'rejection'>;
 
 /** One name that a client subscribes to, or gets by a wildcard or glob, and what it was last sent under it. */
-export interface Holding extends ItemState {
+export interface Holding {
   /** As the client wrote it. */
   readonly name: string;
   /** Of a missing wildcard or glob itself. */
@@ -163,10 +158,13 @@ export interface Holding extends ItemState {
   readonly current: boolean;
   /** It asks for this name, and the name is absent now. */
   readonly missing: boolean;
+  readonly state: SyncState;
+  /** With ERROR. */
+  readonly rejection: Rejection | undefined;
 }
 
-/** What a client was sent of one type, and what it said to it: for inspection. */
-export interface ShownState {
+/** What a client was sent of one type, and what it said to it. */
+export interface SentState {
   /** For all items together: ERROR if the client has rejected anything that it was last sent. */
   readonly state: SyncState;
   /** The oldest response that is neither accepted nor rejected yet. Cheap to ask. */
@@ -179,10 +177,6 @@ export interface ShownState {
   readonly rejectedWhole: Rejection | undefined;
   /** The last NACK, though everything may have been accepted since. */
   readonly lastNack: Rejection | undefined;
-}
-
-/** The same of a stream, which goes by it. */
-export interface SentState extends ShownState {
   /** The last response is neither accepted nor rejected yet. Cheap to ask. */
   readonly awaitsAnswer: boolean;
   /** Of the last response; undefined: there was none. */
@@ -190,6 +184,9 @@ export interface SentState extends ShownState {
   /** What an answer with this nonce is. */
   classify(nonce: string, hasError: boolean): AnswerKind;
 }
+
+/** The same for inspection, of a stream or of a client that polls. */
+export type ShownState = Omit<SentState, 'awaitsAnswer' | 'lastNonce' | 'classify'>;
 
 /** What a client has from earlier streams, by its first request. Each protocol says something else. */
 export interface EarlierState {
@@ -211,9 +208,20 @@ export interface EarlierState {
 
 /** What one stream subscribes to in one type. The interface between the folders views and downstream. */
 export interface Subscription {
-  readonly selection: Selection;
-  /** How many resources it asks for or shows. */
-  readonly size: number;
+  /** What all see who subscribe to the same. */
+  readonly view: {
+    readonly selection: Selection;
+    /** What it asks for or shows. */
+    readonly items: { readonly size: number };
+    /** Everything that it subscribes to is unknown. */
+    readonly allUnknown: boolean;
+    /** Everything that it subscribes to is present or absent. */
+    readonly resolved: boolean;
+    /** Every wildcard and glob is answered. */
+    readonly collectionsResolved: boolean;
+    /** SotW: a response deletes what is missing from it (protocol §3.7). */
+    readonly complete: boolean;
+  };
   /** How responses are encoded from now on. SotW stays SotW, and delta stays delta. */
   encoding: Encoding;
   /** Something was sent for this type on this stream. */
@@ -223,14 +231,6 @@ export interface Subscription {
   /** The client has something of this type: from this stream, or as it says from an earlier one. */
   readonly hasState: boolean;
   readonly responses: SentState;
-  /** Everything that it subscribes to is unknown. */
-  readonly allUnknown: boolean;
-  /** Everything that it subscribes to is present or absent. */
-  readonly resolved: boolean;
-  /** Every wildcard and glob is answered. */
-  readonly collectionsResolved: boolean;
-  /** SotW: a response deletes what is missing from it (protocol §3.7). */
-  readonly complete: boolean;
   /** `<upstream's>@<hash of the view>`: equal versions, equal content. */
   readonly contentVersion: string;
   /** A response may be due, apart from deferred removals. Cheap to ask. */

@@ -105,6 +105,25 @@ export function withDoubts(overlay: Overlay, rejected: readonly RetainedResource
   return doubtful.length === 0 ? overlay : new Map([...overlay, ...doubtful]);
 }
 
+/**
+ * Whether without a resource a locator client would turn to another variant that it has, and of which it is not known
+ * whether that is there: it came for other parameters, for which the name is unknown now (protocol §5.10). Then the removal
+ * is deferred. A removal of that other variant is left out: it goes with its own answer (`#retained` in composition.ts).
+ */
+export function leavesDoubtful(overlay: Overlay, { items }: View): (removed: RetainedResource) => boolean {
+  const doubtful = Map.groupBy(
+    overlay
+      .values()
+      .filter(isResource)
+      .filter(({ item }) => item.locator && items.get(item.id)?.last.value === 'unknown')
+      .map(({ variant }) => variant),
+    ({ name }) => name,
+  );
+  return ({ item: { locator, parameters }, variant }) =>
+    locator &&
+    doubtful.get(variant.name)?.some(({ constraints }) => constraints.matches(parameters)) === true;
+}
+
 /** Where a client stands, and what it is sent besides what has changed since. */
 export interface Stand {
   readonly view: View;
@@ -276,5 +295,5 @@ export function changeToResend(
 }
 
 /** Otherwise something newer was sent since, or will be. */
-const isStill = (value: Value | undefined, now: Variant): boolean =>
+export const isStill = (value: Value | undefined, now: Variant): boolean =>
   isVariant(value) && sameVariant(value, now);

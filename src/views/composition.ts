@@ -94,7 +94,7 @@ function encodeSotw(content: ResponseContent): EncodedResponse {
   const whole = shown.shared.whole(encoding, responses.lastSerial);
   if (whole !== undefined) return content.reuse(whole);
   const response = encodeState(content, plainState(shown, encoding));
-  if (!response.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
+  if (!content.timeDependent && shown.isShared) shown.shared.addWhole(encoding, response);
   return response;
 }
 
@@ -132,7 +132,7 @@ function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
  * them by its own parameters, not by those that count for it here.
  */
 const unknownCollections = onceAtHead((view: View): readonly OutgoingError[] =>
-  view.selection.listed
+  [...view.selection.listed.values()]
     .filter((one) => isCollection(one.selector) && !view.isResolved(one))
     .map(({ spelling, locator, parameters, locatorParameters = parameters }) => {
       const { bytes: constraints } = locator ? exactly(locatorParameters) : UNCONSTRAINED;
@@ -212,7 +212,8 @@ class ResponseContent {
   readonly #errors = new Set<string>();
   /** Removals are written last: only then is it known what else is in the response. */
   readonly #postponed: (() => void)[] = [];
-  #timeDependent = false;
+  /** It holds remaining TTLs, so it must not be shared later. */
+  timeDependent = false;
 
   constructor(input: CompositionInput) {
     this.input = input;
@@ -297,7 +298,7 @@ class ResponseContent {
     let ttl: number | undefined;
     if (encoding.ttl && variant.ttl !== undefined) {
       ttl = Math.max(1, Math.ceil(variant.ttl.deadline - now));
-      this.#timeDependent = true;
+      this.timeDependent = true;
     }
     this.resources.push({
       variant,
@@ -378,7 +379,7 @@ class ResponseContent {
       overlay: left && sharedOverlay(view, overlay, left),
       isDeferring: this.deferred.size > 0,
       untold: this.#untold,
-      isOwn: this.#isOwn,
+      isOwn: this.#isOwn || this.timeDependent,
     };
   }
 
@@ -562,12 +563,7 @@ class ResponseContent {
       resources,
       receivedAt: this.#receivedAt(),
     };
-    return this.#record(header, {
-      ...header,
-      bytes,
-      removed: this.removed,
-      timeDependent: this.#timeDependent,
-    });
+    return this.#record(header, { ...header, bytes, removed: this.removed });
   }
 
   /** The same response as another one; only the record of what is new to the subscriber differs. */
@@ -643,8 +639,7 @@ export const showsTtls = onceAtHead((view: View): boolean =>
 
 /** Whether a version (CONTENT) says that a client has exactly what a view shows, and nothing with a time to live. */
 export function showsAll(view: View, version: string): boolean {
-  if (!view.collectionsResolved || view.unresolvedNames.size > 0) return false;
-  return !showsTtls(view) && version.endsWith(`@${viewDigest(view)}`);
+  return view.resolved && !showsTtls(view) && version.endsWith(`@${viewDigest(view)}`);
 }
 
 /** Digest of everything that a view shows, resource errors included. */

@@ -24,6 +24,7 @@ import { isGlob } from '../model/xdstp.ts';
 import {
   changeToResend,
   hasExpired,
+  leavesDoubtful,
   type RejectedChange,
   rejectedChanges,
   shownOf,
@@ -31,7 +32,7 @@ import {
 } from './changes.ts';
 import { bytesOfGone, Claims, nothingCovered } from './claims.ts';
 import { type CompositionInput, compose, contentVersionOf, showsAll, showsTtls } from './composition.ts';
-import { holdings, type Item, leavesDoubtful } from './item.ts';
+import { holdings, type Item } from './item.ts';
 import {
   answersIn,
   awaitedAtHead,
@@ -48,24 +49,13 @@ import {
   type CursorStep,
   type EncodedResponse,
   fromNothing,
+  type Overlay,
   type RetainedResource,
 } from './shared-responses.ts';
 import type { View, ViewSubscriber } from './view.ts';
 import type { ViewPool } from './view-pool.ts';
 
 const none: readonly never[] = [];
-const nothingNew: Move = {
-  response: undefined,
-  overlay: undefined,
-  isDeferring: false,
-  untold: undefined,
-  isOwn: false,
-};
-/** The response that moves a cursor to the head. Of one that no other cursor gets, what is due after it. */
-interface Move extends Composed {
-  readonly claims?: Claims | undefined;
-  readonly due?: Due | undefined;
-}
 
 /**
  * One client's subscription to a view: the position of the client, what it has that the position does not say, and what
@@ -81,7 +71,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   readonly polls: Subscriber['polls'];
   readonly #pool: ViewPool;
   readonly #isDelta: boolean;
-  #view: View;
+  view: View;
   /** What the client was last sent. Undefined: nothing was sent yet. */
   #position: Position | undefined;
   #claims: Claims | undefined;
@@ -92,7 +82,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** Its view has changed since, or its client has asked for more. */
   #isBehind = false;
   /** Some of its overlay is there because a removal was deferred, which may go by now. */
-  #isDeferring = false;
+  hasDeferredRemovals = false;
   /** Changes of rejected responses that are sent once more, each by itself: the next one is last. */
   #retries: RejectedChange[] | undefined;
   /** When the update arrived that it answered last. */
@@ -124,27 +114,15 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.payer = payer;
     this.polls = polls;
     this.#awaited = withIds(noIds, selection.collections);
-    this.#view = pool.view(selection, access, polls === 'client' ? selection : undefined);
-    this.#view.join(this);
+    this.view = pool.view(selection, access, polls === 'client' ? selection : undefined);
+    this.view.join(this);
     this.#fallBehind();
     this.#oweGlobs(selection.collections);
   }
 
-  get selection(): Selection {
-    return this.#view.selection;
-  }
-
-  get size(): number {
-    return this.#view.items.size;
-  }
-
   get owed(): readonly SelectionEntry[] {
     const owed = [...(this.#due?.values() ?? none)].filter((one) => one !== undefined);
-    return owed.filter((one) => !this.selection.has(entryId(one)));
-  }
-
-  get allUnknown(): boolean {
-    return this.#view.allUnknown;
+    return owed.filter((one) => !this.view.selection.has(entryId(one)));
   }
 
   get pending(): boolean {
@@ -166,27 +144,23 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     return this.resumed || this.responded;
   }
 
-  get hasDeferredRemovals(): boolean {
-    return this.#isDeferring;
-  }
-
   refersTo(reference: Reference): boolean {
-    if (this.#view.referencesAt(this.#view.head).has(reference)) return true;
+    if (this.view.referencesAt(this.view.head).has(reference)) return true;
     // What the client has and the view does not show.
     const overlay = this.#position?.overlay;
     return overlay !== undefined && referencesOfAll(overlay).has(reference);
   }
 
   newReferences(): References {
-    if (this.#position !== undefined) return this.#position.newReferencesIn(this.#view);
+    if (this.#position !== undefined) return this.#position.newReferencesIn(this.view);
     // What it led to on an earlier stream is not known. In SotW it may be sent again although it has not changed.
     return this.resumed && (this.#isDelta || this.polls === 'client')
-      ? this.#view.referencesAt(this.#view.head)
+      ? this.view.referencesAt(this.view.head)
       : new Set();
   }
 
   has(name: ResourceName): boolean {
-    const view = this.#view;
+    const view = this.view;
     return (
       view.forms.some(({ locator, parameters }) => this.#has(itemId(locator, parameters, name))) ||
       view.respelled(name).some(({ id }) => this.#has(id))
@@ -198,69 +172,57 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   holdings(): Iterable<Holding> {
-    return holdings(this.#view.items.values(), this.responses.itemStates(), (id) => this.#lastSent(id));
+    return holdings(this.view.items.values(), this.responses.itemStates(), (id) => this.#lastSent(id));
   }
 
   holdingsOf(version: string, said: ItemState): Iterable<Holding> {
-    const { items } = this.#view;
+    const { items } = this.view;
     const isCurrent = version === this.contentVersion;
     const lastSent = (id: string): Value | undefined => (isCurrent ? items.get(id)?.last.value : undefined);
     return holdings(items.values(), (_, sent) => (isCurrent && !isVariant(sent) ? notSent : said), lastSent);
   }
 
-  get complete(): boolean {
-    return this.#view.complete;
-  }
-
-  get collectionsResolved(): boolean {
-    return this.#view.collectionsResolved;
-  }
-
-  get resolved(): boolean {
-    return this.#view.unresolvedNames.size === 0 && this.#view.collectionsResolved;
-  }
-
   get contentVersion(): string {
-    return contentVersionOf(this.#view);
+    return contentVersionOf(this.view);
   }
 
   get kept(): EncodedResponse | undefined {
-    return this.#view.shown.shared.find({ ...fromNothing, encoding: this.encoding }, beforeAll)?.response;
+    return this.view.shown.shared.find({ ...fromNothing, encoding: this.encoding }, beforeAll)?.response;
   }
 
   whole(isKept: boolean): EncodedResponse {
     const { kept } = this;
     if (kept !== undefined) return kept;
     // What differs by names that nobody has is one response.
-    const view = this.#view.shown;
+    const view = this.view.shown;
     const step = { ...fromNothing, encoding: this.encoding };
     const composed = compose({ ...this.#input(none), view, firstResponseDue: true });
     // A first response is composed even if it is empty.
     if (composed.response === undefined) throw new Error('a first response that is due was not composed');
-    if (!composed.response.timeDependent && (isKept || view.isShared)) view.shared.add(step, composed);
-    this.#view.dropHistory();
+    if (!composed.isOwn && (isKept || view.isShared)) view.shared.add(step, composed);
+    this.view.dropHistory();
     return composed.response;
   }
 
   share(): void {
     this.payer = undefined;
-    this.#view.join(this);
+    this.view.join(this);
   }
 
   get missing(): readonly MissingEntry[] {
-    return this.#view.missing;
+    return this.view.missing;
   }
 
   get isAlone(): boolean {
-    if (!this.#view.isShared || this.#hasOwnStep || this.#retries !== undefined) return true;
+    if (!this.view.isShared || this.#hasOwnStep || this.#retries !== undefined) return true;
     // What it has besides, nobody else may have (`SharedResponses.holds`).
     if (this.#position?.overlay !== undefined) return true;
     // What follows a rejection, or says what remains of a TTL, is not kept for others.
-    return this.responses.state === 'ERROR' || (this.encoding.ttl && showsTtls(this.#view));
+    return this.responses.state === 'ERROR' || (this.encoding.ttl && showsTtls(this.view));
   }
 
   isShared(response: Response): boolean {
-    return this.#view.shared.holds(response);
+    return this.view.shared.holds(response);
   }
 
   takeCoalesced(): number {
@@ -284,23 +246,23 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     again: ReadonlySet<string>,
     mustAnswer: readonly SelectionEntry[],
   ): void {
-    const { access: before, selection: old } = this.#view;
+    const { access: before, selection: old } = this.view;
     if (before.key !== access.key || !old.equals(selection)) this.#move(selection, access);
     if (again.size > 0) {
       this.#selectAgain(again);
       // What it subscribes to again it may have dropped.
-      if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.#view)
-        this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.#view);
+      if (this.#isDelta && this.responses.awaitsAnswer && this.#position?.view !== this.view)
+        this.#position?.addOutstanding(this.responses.outstandingAdditions(), this.view);
     }
     this.#owe(mustAnswer);
     if (mustAnswer.length > 0) this.#fallBehind();
   }
 
   resend(canonical: ResendItems): void {
-    const added = shownOf(this.#view, canonical);
-    this.#claims?.resend(this.#view, added);
+    const added = shownOf(this.view, canonical);
+    this.#claims?.resend(this.view, added);
     this.#oweUnknown(added);
-    const empty = this.selection.collections.filter((one) => added.has(entryId(one)));
+    const empty = this.view.selection.collections.filter((one) => added.has(entryId(one)));
     this.#oweGlobs(empty);
     if (empty.length > 0) this.#fallBehind();
     // What the client does not have is sent anyway.
@@ -312,7 +274,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   take(defers: Defers, mostBytes = Number.POSITIVE_INFINITY): EncodedResponse | undefined {
     let response = this.#retries === undefined ? undefined : this.#takeRetry();
-    if (response === undefined && (this.#isBehind || this.#isDeferring) && !this.#isHeldBack())
+    if (response === undefined && (this.#isBehind || this.hasDeferredRemovals) && !this.#isHeldBack())
       response = this.#takeChanges(defers, mostBytes);
     if (response !== undefined) this.responses.sent(response.sent);
     return response;
@@ -343,12 +305,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   }
 
   sentOf(id: string): Value | undefined {
-    return this.#view.items.has(id) ? this.#lastSent(id) : undefined;
+    return this.view.items.has(id) ? this.#lastSent(id) : undefined;
   }
 
   get hasSomething(): boolean {
     if (this.#position === undefined) return false;
-    return this.#view.items.values().some(({ id }) => isVariant(this.#lastSent(id)));
+    return this.view.items.values().some(({ id }) => isVariant(this.#lastSent(id)));
   }
 
   close(): void {
@@ -358,9 +320,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     this.#position = undefined;
     this.#payForEarlier();
     anchor?.release(this);
-    this.#view.quit(this);
-    this.#pool.leave(this.#view);
-    if (anchor !== undefined && anchor !== this.#view) this.#pool.leave(anchor);
+    this.view.quit(this);
+    this.#pool.leave(this.view);
+    if (anchor !== undefined && anchor !== this.view) this.#pool.leave(anchor);
   }
 
   /** The view changed. */
@@ -370,11 +332,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** Whether a response may hold a part of what the client subscribes to. A complete one deletes what is missing. */
   get #takesParts(): boolean {
-    return this.#isDelta || !this.#view.complete;
+    return this.#isDelta || !this.view.complete;
   }
 
   #move(selection: Selection, access: Access): void {
-    const [old, base] = [this.#view, this.#position];
+    const [old, base] = [this.view, this.#position];
     // It leaves a view before any response was sent from it.
     if (this.#isDelta && base !== undefined && base.view !== old) {
       this.#position = base.movedTo(old);
@@ -385,9 +347,9 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const left = selection.collections.filter((selected) => this.#awaited.has(entryId(selected)));
     this.#awaited = withIds(noIds, [...left, ...added]);
     this.#catchUp();
-    this.#view = this.#pool.view(selection, access, old.selection);
-    this.#view.join(this);
-    this.#view.release(this);
+    this.view = this.#pool.view(selection, access, old.selection);
+    this.view.join(this);
+    this.view.release(this);
     this.#fallBehind();
     if (this.#position?.view === old) old.anchor(this);
     old.quit(this);
@@ -399,13 +361,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** The selected items with these ids, and what the wildcards and globs among them show, are sent again. */
   #selectAgain(ids: ReadonlySet<string>): void {
-    const collections = this.selection.collections.filter((selected) => ids.has(entryId(selected)));
-    this.#claims?.resend(this.#view, ids);
+    const collections = this.view.selection.collections.filter((selected) => ids.has(entryId(selected)));
+    this.#claims?.resend(this.view, ids);
     this.#awaited = withIds(
       this.#awaited,
       collections.filter(({ selector }) => selector === WILDCARD),
     );
-    this.#resendAlone([...ids, ...itemsOf(this.#view, new Set(collections))]);
+    this.#resendAlone([...ids, ...itemsOf(this.view, new Set(collections))]);
     this.#fallBehind();
     this.#oweGlobs(collections);
     this.#oweUnknown(ids);
@@ -413,7 +375,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** It has them, so nothing else would be sent once they are known again (protocol §4.2, §10.1). */
   #oweUnknown(ids: ReadonlySet<string>): void {
-    if (this.#isDelta) this.#owe(unknownIn(this.#view, ids).filter((one) => this.#has(entryId(one))));
+    if (this.#isDelta) this.#owe(unknownIn(this.view, ids).filter((one) => this.#has(entryId(one))));
   }
 
   #resendAlone(ids: Iterable<string>): void {
@@ -435,26 +397,26 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #fallBehind(): void {
     if (this.polls === 'class' || this.#isBehind) return;
     this.#isBehind = true;
-    this.#view.behind++;
+    this.view.behind++;
   }
 
   #catchUp(): void {
     if (!this.#isBehind) return;
     this.#isBehind = false;
-    this.#view.behind--;
+    this.view.behind--;
   }
 
   /** Nothing is deleted at the client while its state is unknown (protocol §3.9). */
   #isHeldBack(): boolean {
     if (!this.#isDelta) return this.#waitsForState();
-    const view = this.#view;
+    const view = this.view;
     if (this.#waitForAll && !this.responded && !view.collectionsResolved) return true;
     return this.#position?.waitsForCollectionsOf(view, this.#awaited) === true;
   }
 
   /** Absence from a complete state deletes. */
   #waitsForState(): boolean {
-    const { complete, collectionsResolved, unresolvedNames } = this.#view;
+    const { complete, collectionsResolved, unresolvedNames } = this.view;
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
@@ -465,11 +427,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /** A wildcard's first response is due, whatever is in it, but the wildcard is not resolved yet. */
   #awaitsFirstAnswer(): boolean {
-    return this.#awaited.size > 0 && !this.#view.collectionsResolved;
+    return this.#awaited.size > 0 && !this.view.collectionsResolved;
   }
 
   #mustSendEmpty(): boolean {
-    return this.#awaited.size > 0 && this.#claims?.skipsSome !== true && this.#view.collectionsResolved;
+    return this.#awaited.size > 0 && this.#claims?.skipsSome !== true && this.view.collectionsResolved;
   }
 
   #takeRetry(): EncodedResponse | undefined {
@@ -477,7 +439,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     while (this.#retries !== undefined) {
       const rejected = this.#retries.pop();
       if (this.#retries.length === 0) this.#retries = undefined;
-      const change = rejected && changeToResend(rejected, this.#view, this.#lastSent(rejected.item.id));
+      const change = rejected && changeToResend(rejected, this.view, this.#lastSent(rejected.item.id));
       const nothingElse = { position: undefined, overlay: undefined, firstResponseDue: false };
       const response = change && compose({ ...this.#input(none), ...nothingElse }, change).response;
       if (response !== undefined) return response;
@@ -489,21 +451,20 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   #takeChanges(defers: Defers, mostBytes: number): EncodedResponse | undefined {
     if (this.#hasEverything()) {
       this.#hadEverything = true;
-      this.#advance(nothingNew);
+      this.#advance();
       return undefined;
     }
-    const move = this.#reconcile(defers);
-    const { response, isDeferring } = move;
+    const { response, isDeferring, overlay, untold, claims, due } = this.#reconcile(defers);
     if (isDeferring && response !== undefined && response.bytes.length > mostBytes)
       return this.#takeChanges(defersNothing, Number.POSITIVE_INFINITY);
-    this.#isDeferring = isDeferring;
+    this.hasDeferredRemovals = isDeferring;
     // As if nobody had asked: what comes is a first state.
     if (response === undefined && !isDeferring && this.#position === undefined && this.#awaitsFirstAnswer()) {
       this.#catchUp();
       return undefined;
     }
     const news = response && this.responses.asNews(response);
-    this.#advance(move);
+    this.#advance(overlay, untold, claims, due);
     return news;
   }
 
@@ -512,11 +473,11 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const version = this.#earlier?.contentVersion;
     if (version === undefined) return false;
     this.#earlier = { ...this.#earlier, contentVersion: undefined };
-    return showsAll(this.#view, version);
+    return showsAll(this.view, version);
   }
 
-  #advance({ overlay, untold, claims, due }: Move): void {
-    const [view, old] = [this.#view, this.#position?.view];
+  #advance(overlay?: Overlay, untold?: ResendItems, claims?: Claims, due?: Due): void {
+    const [view, old] = [this.view, this.#position?.view];
     this.#claims = claims;
     this.#due = due;
     this.#earlier = undefined;
@@ -544,10 +505,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   /**
    * The response that moves the cursor to the head, of all that its client has and all that is due to it. For all cursors with
-   * the same it is made once.
+   * the same it is made once. Of one that no other cursor gets, what is due after it comes with it.
    */
-  #reconcile(defers: Defers): Move {
-    const view = this.#view;
+  #reconcile(
+    defers: Defers,
+  ): Composed & { readonly claims?: Claims | undefined; readonly due?: Due | undefined } {
+    const view = this.view;
     const deferred = this.#hasOwnStep ? undefined : this.#deferredIds(defers);
     const step = deferred && this.#step(deferred);
     const known = step && view.shared.find(step, this.responses.lastSerial);
@@ -557,8 +520,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     const { absent, left: due } = answersIn(this.#due, view);
     const from = this.#input(covered.kept);
     const { overlay } = from;
-    const isHiding =
-      this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view.items) : () => false;
+    const isHiding = this.#isDelta && overlay !== undefined ? leavesDoubtful(overlay, view) : () => false;
     const input = {
       ...from,
       defers: (one: RetainedResource) => deferred?.has(one.item.id) ?? this.#defers(one, defers),
@@ -567,14 +529,13 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     };
     const composed = this.#pool.timed(() => compose(input));
     if (step === undefined) return { ...composed, claims: covered.left, due };
-    if (!composed.isOwn && composed.response?.timeDependent !== true && view.isShared)
-      view.shared.add(step, composed);
+    if (!composed.isOwn && view.isShared) view.shared.add(step, composed);
     return composed;
   }
 
   /** Nobody else stands where it does, or something is due to it alone. */
   get #hasOwnStep(): boolean {
-    const isElsewhere = this.#position !== undefined && this.#position.view !== this.#view;
+    const isElsewhere = this.#position !== undefined && this.#position.view !== this.view;
     return isElsewhere || this.#claims !== undefined || this.#due !== undefined;
   }
 
@@ -606,12 +567,12 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */
   #mayStay({ item, variant }: RetainedResource): boolean {
     const isOver = this.encoding.ttl && hasExpired(variant, this.#pool.options.clock.monotonic());
-    return !isOver && this.#view.admits(variant, item.parameters);
+    return !isOver && this.view.admits(variant, item.parameters);
   }
 
   /** `kept`: what the client said that it has, and is gone. */
   #input(kept: readonly RetainedResource[]): CompositionInput {
-    const [view, position, claims] = [this.#view, this.#position, this.#claims];
+    const [view, position, claims] = [this.view, this.#position, this.#claims];
     const beside = position?.besideIn(view);
     const ofEarlier = kept.map((one) => [one.item.id, one] as const);
     const isHere = position?.view === view && position.revision >= 0;

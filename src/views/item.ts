@@ -1,7 +1,6 @@
-import { type ConstraintsKey, type ResourceName, revision, type TypeUrl } from '../model/brand.ts';
+import { type ResourceName, revision, type TypeUrl } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
-import { type Constraints, UNCONSTRAINED } from '../model/constraints.ts';
-import { getOrMake } from '../model/maps.ts';
+import { UNCONSTRAINED } from '../model/constraints.ts';
 import type { Variant } from '../model/resource.ts';
 import type { SelectionEntry } from '../model/selection.ts';
 import type { Encoding, Holding, ItemState } from '../model/subscription.ts';
@@ -81,12 +80,7 @@ export function pruneChain(newest: HistoryEntry, positions: readonly number[]): 
 }
 
 /** What a view shows, by id. */
-export interface Items {
-  readonly size: number;
-  get(id: string): Item | undefined;
-  has(id: string): boolean;
-  values(): IteratorObject<Item, undefined>;
-}
+export type Items = ReadonlyMap<string, Item> | LayeredItems;
 
 /**
  * The items that a view has of its own, for the names of its selection, over those of the view of its wildcards and
@@ -96,13 +90,17 @@ export interface Items {
  *     view of *, x       x, over those of *
  *     view of *, b       b, over those of * without b
  */
-export class LayeredItems implements Items {
+export class LayeredItems {
   readonly #own: ReadonlyMap<string, Item>;
-  readonly #base: Items;
+  readonly #base: ReadonlyMap<string, Item>;
   /** Whether an item of the base is shown by an item of the view's own. */
   readonly #hides: (item: Item) => boolean;
 
-  constructor(own: ReadonlyMap<string, Item>, base: Items, hides: (item: Item) => boolean) {
+  constructor(
+    own: ReadonlyMap<string, Item>,
+    base: ReadonlyMap<string, Item>,
+    hides: (item: Item) => boolean,
+  ) {
     this.#own = own;
     this.#base = base;
     this.#hides = hides;
@@ -203,35 +201,6 @@ export function sentName(item: Item, variant: Variant, encoding: Encoding): stri
   const isInBody =
     encoding.protocol === 'sotw' && !encoding.wrapped && !isConstrained(item, variant, encoding);
   return isInBody ? variant.name : nameOf(item, variant);
-}
-
-interface Shown {
-  readonly item: Item;
-  readonly variant: Value;
-}
-
-/**
- * Whether without a resource a locator client would turn to another variant that it has, and of which it is not known
- * whether that is there: it came for other parameters, for which the name is unknown now (protocol §5.10). Then the removal
- * is deferred. A removal of that other variant is left out: it goes with its own answer (`#retained` in composition.ts).
- */
-export function leavesDoubtful(
-  resources: ReadonlyMap<string, Shown>,
-  items: Pick<ReadonlyMap<string, Item>, 'get'>,
-): (removed: Shown) => boolean {
-  const doubtful = new Map<ResourceName, Map<ConstraintsKey, Constraints>>();
-  for (const { item, variant } of resources.values()) {
-    if (!item.locator || !isVariant(variant) || items.get(item.id)?.last.value !== 'unknown') continue;
-    const { name, constraints } = variant;
-    getOrMake(doubtful, name, () => new Map()).set(constraints.key, constraints);
-  }
-  return ({ item: { locator, parameters }, variant }) =>
-    locator &&
-    isVariant(variant) &&
-    doubtful
-      .get(variant.name)
-      ?.values()
-      .some((one) => one.matches(parameters)) === true;
 }
 
 /** A resource of which nothing but its name is known. */

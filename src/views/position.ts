@@ -25,7 +25,7 @@ import {
   overlayOf,
   type RetainedResource,
 } from './shared-responses.ts';
-import type { View } from './view.ts';
+import { filledIn, type View } from './view.ts';
 
 const none: readonly never[] = [];
 
@@ -449,22 +449,9 @@ function nameState(view: View, id: string, selected: SelectionEntry): State {
 /** `filled`: the wildcards and globs that show something. `waiting`: those that are not answered, by locators. */
 export function answeredIn(view: View) {
   const { selection } = view;
-  const filled = filledIn(view);
   const waiting = selection.collections.filter((one) => one.locator && !view.isResolved(one));
-  return { filled, waiting: new Set(waiting.map(({ selector }) => selector)) };
+  return { filled: filledIn(view), waiting: new Set(waiting.map(({ selector }) => selector)) };
 }
-
-/** While one of its wildcards and globs waits, each client asks with each update. */
-const filledIn = onceAtHead(({ items, selection }: View): ReadonlySet<SelectionEntry> => {
-  const filled = new Set<SelectionEntry>();
-  for (const { name: selector, locator, parameters, last } of items.values()) {
-    if (!isVariant(last.value)) continue;
-    for (const collection of selection.collectionsOver(selector)) {
-      if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
-    }
-  }
-  return filled;
-});
 
 /** What an overlay refers to, read once: each removal of another type asks. */
 export const referencesOfAll = onceFor(

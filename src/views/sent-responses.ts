@@ -10,7 +10,7 @@ import type {
   SentState,
   SyncState,
 } from '../model/subscription.ts';
-import { sameVariant } from './changes.ts';
+import { isStill, sameVariant } from './changes.ts';
 import { nameOf } from './item.ts';
 import {
   type Composed,
@@ -65,8 +65,8 @@ export class SentResponses implements SentState {
   /** By item: a rejection lasts until the item is accepted, removed, or sent with another content. */
   #rejected: MapInUse<string, RejectedItem> | undefined;
   /** A rejection of a response as a whole: it does not say which resource is at fault. */
-  #rejectedWhole: Rejection | undefined;
-  #lastNack: Rejection | undefined;
+  rejectedWhole: Rejection | undefined;
+  lastNack: Rejection | undefined;
   /** SotW: the nonces that were accepted and rejected last. */
   #acceptedNonce = '';
   #rejectedNonce: string | undefined;
@@ -115,14 +115,6 @@ export class SentResponses implements SentState {
     return (this.#earlier?.[0] ?? this.#unanswered)?.header;
   }
 
-  get lastNack(): Rejection | undefined {
-    return this.#lastNack;
-  }
-
-  get rejectedWhole(): Rejection | undefined {
-    return this.#rejectedWhole;
-  }
-
   isOutstanding(nonce: string): boolean {
     return this.#unanswered?.header.nonce === nonce || this.#indexOf(nonce) >= 0;
   }
@@ -146,7 +138,7 @@ export class SentResponses implements SentState {
       // It makes the ones before it pointless (protocol §3.11).
       this.#forgetEarlier();
       this.#rejected = undefined;
-      this.#rejectedWhole = undefined;
+      this.rejectedWhole = undefined;
     } else if (this.#unanswered !== undefined) this.#remember(this.#unanswered);
     this.#last = header;
     this.#unanswered = response;
@@ -193,26 +185,22 @@ export class SentResponses implements SentState {
 
   get state(): SyncState {
     if (this.#last === undefined) return this.#items.hasSomething ? 'SYNCED' : 'NOT_SENT';
-    if (this.#rejectedWhole !== undefined || this.#rejectsSomething()) return 'ERROR';
+    if (this.rejectedWhole !== undefined) return 'ERROR';
+    if (this.#rejected !== undefined && this.#stillRejected().some(() => true)) return 'ERROR';
     return this.#unanswered !== undefined || this.#earlier !== undefined ? 'STALE' : 'SYNCED';
   }
 
-  /** Ends at the first one: a client may have rejected all that it has, and each look at a stream asks. */
-  #rejectsSomething(): boolean {
-    const isStill = ([id, { variant }]: [string, RejectedItem]): boolean =>
-      isThis(variant, this.#items.sentOf(id));
-    return this.#rejected?.entries().some(isStill) === true;
+  /** Of what it was last sent. It may have rejected all of it, and each look at a stream asks for the first. */
+  *#stillRejected(): IteratorObject<Rejection, undefined> {
+    for (const [id, { variant, rejection }] of this.#rejected ?? [])
+      if (isThis(variant, this.#items.sentOf(id))) yield rejection;
   }
 
   get rejections(): ReadonlySet<Rejection> {
     // Asked of every stream when clients are counted: nearly none has rejected anything.
-    if (this.#rejectedWhole === undefined && this.#rejected === undefined) return noRejections;
-    const found = new Set<Rejection>();
-    if (this.#rejectedWhole !== undefined) found.add(this.#rejectedWhole);
-    for (const [id, { variant, rejection }] of this.#rejected ?? []) {
-      if (isThis(variant, this.#items.sentOf(id))) found.add(rejection);
-    }
-    return found;
+    if (this.rejectedWhole === undefined && this.#rejected === undefined) return noRejections;
+    const found = new Set(this.#stillRejected());
+    return this.rejectedWhole === undefined ? found : new Set([this.rejectedWhole, ...found]);
   }
 
   /** Whether the client has rejected this content of an item, and nothing newer was sent. */
@@ -252,7 +240,7 @@ export class SentResponses implements SentState {
       for (const [id, variant] of changesOf(response)) outstanding.set(id, variant);
     }
     const complete = this.#last?.complete === true;
-    const rejectedWhole = complete ? this.#rejectedWhole : undefined;
+    const rejectedWhole = complete ? this.rejectedWhole : undefined;
     const allOutstanding = complete && this.awaitsAnswer;
     return (id, lastSent) => {
       const rejected = this.#rejected?.get(id);
@@ -269,7 +257,7 @@ export class SentResponses implements SentState {
   }
 
   #accept(header: ResponseHeader, response: SentResponse | undefined): void {
-    if (header === this.#last) this.#rejectedWhole = undefined;
+    if (header === this.#last) this.rejectedWhole = undefined;
     if (this.#rejected === undefined || response === undefined) return;
     for (const [id, variant] of changesOf(response)) {
       const rejected = this.#rejected.get(id);
@@ -289,9 +277,9 @@ export class SentResponses implements SentState {
     const [name = ''] = isOne ? changes.names : [];
     const variant = name === '' ? undefined : onlyVariantIn(response);
     const rejection = { code, message, at, version: header.version, name, variant, changes };
-    this.#lastNack = rejection;
+    this.lastNack = rejection;
     const isOfItems = response !== undefined && !header.complete && this.#rejectItems(response, rejection);
-    if (!isOfItems && header === this.#last) this.#rejectedWhole = rejection;
+    if (!isOfItems && header === this.#last) this.rejectedWhole = rejection;
   }
 
   /** False: the response has no changes of items that the client could have rejected. */
@@ -354,7 +342,7 @@ export const notSent: ItemState = { state: 'NOT_SENT', rejection: undefined };
 /** Whether what was last sent is this change; undefined: a removal. */
 function isThis(variant: Variant | undefined, lastSent: Value | undefined): boolean {
   if (variant === undefined) return lastSent === 'absent';
-  return isVariant(lastSent) && sameVariant(variant, lastSent);
+  return isStill(lastSent, variant);
 }
 
 /** By item; undefined: a removal. */

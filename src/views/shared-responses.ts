@@ -23,8 +23,6 @@ export interface SentResponse {
 /** A response as the views keep it. */
 export interface EncodedResponse extends Response {
   readonly sent: SentResponse;
-  /** It holds remaining TTLs, so it must not be shared later. */
-  readonly timeDependent: boolean;
 }
 
 /** What is made once of the head of a view, when a client asks, for all of them. */
@@ -65,7 +63,7 @@ export interface Composed {
   readonly isDeferring: boolean;
   /** Items whose errors the next response has. */
   readonly untold: ResendItems | undefined;
-  /** The client has rejected something that is in it: it is for this client alone. */
+  /** It is for this client, or for this moment, alone: it has something that the client has rejected, or remaining TTLs. */
   readonly isOwn: boolean;
 }
 

@@ -10,7 +10,13 @@ import {
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
 import type { Reference, References, Variant } from '../model/resource.ts';
-import { isCollection, itemId, type Selection, type SelectionEntry } from '../model/selection.ts';
+import {
+  collectionCovers,
+  isCollection,
+  itemId,
+  type Selection,
+  type SelectionEntry,
+} from '../model/selection.ts';
 import type { MissingEntry, Subscriber } from '../model/subscription.ts';
 import type { Payer } from '../model/time-slices.ts';
 import { type Interest, WILDCARD } from '../model/transaction.ts';
@@ -115,7 +121,7 @@ export class View {
     this.#now = now;
     if (base !== undefined) base.#dependents.add(this);
     this.items =
-      base === undefined ? this.#own : new LayeredItems(this.#own, base.items, (item) => this.#hides(item));
+      base === undefined ? this.#own : new LayeredItems(this.#own, base.#own, (item) => this.#hides(item));
     this.type = type;
     this.info = typeInfo(type);
     this.selection = selection;
@@ -145,6 +151,11 @@ export class View {
   /** Whether every wildcard and glob has been answered upstream. */
   get collectionsResolved(): boolean {
     return this.selection.collections.every((selected) => this.isResolved(selected));
+  }
+
+  /** Everything that is selected is present or absent. */
+  get resolved(): boolean {
+    return this.#unresolvedNames.size === 0 && this.collectionsResolved;
   }
 
   /** Upstream has not said anything yet about what is selected. */
@@ -488,14 +499,8 @@ export class View {
   *#lacking(): Iterable<MissingEntry> {
     for (const [{ spelling, name, parameters }, since] of this.#absentSince)
       yield { name: spelling, canonical: name, parameters, since };
-    const empty = new Set(this.selection.collections.filter((selected) => this.isResolved(selected)));
-    for (const item of empty.size === 0 ? none : this.items.values()) {
-      if (!isVariant(item.last.value)) continue;
-      for (const selected of this.selection.collectionsOver(item.name))
-        if (areOne(selected, item)) empty.delete(selected);
-      if (empty.size === 0) return;
-    }
-    for (const selected of empty) {
+    for (const selected of this.selection.collections) {
+      if (!this.isResolved(selected) || filledIn(this).has(selected)) continue;
       const { spelling, selector, parameters } = selected;
       const since = (this.base ?? this).#emptySince.get(collectionKey(selected)) ?? this.#now();
       yield { name: spelling, canonical: selector, parameters, since };
@@ -544,8 +549,7 @@ export class View {
     const item = this.#item(form, name, spelling, named);
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.#own.set(item.id, item);
-    if (named && item.last.value === 'unknown') this.#unresolvedNames.add(item);
-    this.#trackUncached(item, item.last.value);
+    this.#track(item, item.last.value);
     if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
     if (spelling !== name) getOrMake(this.#respelled, name, () => []).push(item);
   }
@@ -565,10 +569,8 @@ export class View {
     const { side } = this.access;
     const hasNewError = this.resourceErrors(item).some((error) => error.revision[side] === commit.revision);
     if (value === item.last.value && !hasNewError) return;
-    this.#trackUncached(item, value);
+    this.#track(item, value);
     if (value !== item.last.value) this.#trackAbsence(item, value);
-    if (value !== 'unknown') this.#unresolvedNames.delete(item);
-    else if (item.named) this.#unresolvedNames.add(item);
     if (item.last.revision === commit.revision) {
       item.last = { revision: commit.revision, value, older: item.last.older };
       return;
@@ -577,7 +579,9 @@ export class View {
     this.#record(item, commit);
   }
 
-  #trackUncached(item: Item, value: Value): void {
+  #track(item: Item, value: Value): void {
+    if (item.named && value === 'unknown') this.#unresolvedNames.add(item);
+    else this.#unresolvedNames.delete(item);
     if (item.named && isVariant(value) && value.doNotCache) this.uncached.add(item);
     else this.uncached.delete(item);
   }
@@ -620,6 +624,18 @@ export class View {
 /** By the revisions of clients. */
 const referencesAt = onceAtHead(() => new Map<number, References>());
 const referencesSince = onceAtHead(() => new Map<number, References>());
+
+/** The wildcards and globs that show something. While one of them waits, each client asks with each update. */
+export const filledIn = onceAtHead(({ items, selection }: View): ReadonlySet<SelectionEntry> => {
+  const filled = new Set<SelectionEntry>();
+  for (const { name: selector, locator, parameters, last } of items.values()) {
+    if (filled.size === selection.collections.length) break;
+    if (!isVariant(last.value)) continue;
+    for (const collection of selection.collectionsOver(selector))
+      if (collectionCovers(collection, { selector, locator, parameters })) filled.add(collection);
+  }
+  return filled;
+});
 
 /** Of a plain name the id of an entry has no parameters. */
 const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>

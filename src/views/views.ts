@@ -3,7 +3,7 @@ import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Selection } from '../model/selection.ts';
-import type { Encoding, Subscriber, Subscription } from '../model/subscription.ts';
+import type { OpenSubscription } from '../model/subscription.ts';
 import type { InTurns } from '../model/time-slices.ts';
 import { Cursor } from './cursor.ts';
 import { InterestRegistry } from './interest-registry.ts';
@@ -27,15 +27,7 @@ export class Views {
   }
 
   /** Subscribes a client to a selection. */
-  open(
-    type: TypeUrl,
-    encoding: Encoding,
-    selection: Selection,
-    access: Access,
-    subscriber: Subscriber,
-  ): Subscription {
-    return new Cursor(this.#pool(type), encoding, selection, access, subscriber);
-  }
+  readonly open: OpenSubscription = (type, ...of) => new Cursor(this.#pool(type), ...of);
 
   /** Makes what a large selection sees in turns, before a client is subscribed to it. What is returned gives it up. */
   prepare(type: TypeUrl, selection: Selection, access: Access): InTurns<() => void> {

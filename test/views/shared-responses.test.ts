@@ -22,7 +22,7 @@ function response(number: number): EncodedResponse {
   const [nonce, version, resources, receivedAt] = [String(number), 'v', 0, undefined];
   const header = { serial: serial(number), nonce, version, complete: true, resources, receivedAt };
   const sent = { header, additions: [], removals: [] };
-  return { ...header, bytes: Buffer.from(nonce), changed: [], removed: [], timeDependent: false, sent };
+  return { ...header, bytes: Buffer.from(nonce), changed: [], removed: [], sent };
 }
 
 describe('shared responses', () => {

@@ -521,7 +521,7 @@ describe('views', () => {
 
     it('§4.1 what is gone is removed from who asks for the wildcard with parameters, too', () => {
       const bench = new Bench();
-      const [wildcard] = named('*').listed;
+      const [wildcard] = named('*').listed.values();
       const selection = Selection.of(wildcard === undefined ? [] : [{ ...wildcard, locator: true }]);
       const subscription = returning(bench, selection, new Claims([['gone', '1']]));
       bench.full({ a: '1' });

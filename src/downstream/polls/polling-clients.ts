@@ -1,4 +1,3 @@
-import { Sweep } from '../../model/clock.ts';
 import { countIn } from '../../model/maps.ts';
 import { noIds, Selection } from '../../model/selection.ts';
 import {
@@ -10,7 +9,6 @@ import {
   type MissingEntry,
   type Rejection,
   type Response,
-  type ShownState,
   type Subscription,
   type SyncState,
 } from '../../model/subscription.ts';
@@ -57,7 +55,6 @@ const intervals = 3;
 const intervalMs = { shortest: 5000, unknown: 100_000, longest: 300_000 };
 /** An interval is forgotten so slowly: Envoy waits for `refresh_delay`, and up to as long again. */
 const decay = 0.9;
-const sweepMs = 5000;
 /** JSON is so many times as long as what it is made of. */
 const jsonFactor = 3;
 /** What is kept for a client that may poll again lasts so long: Envoy's refresh_delay is seconds. Milliseconds. */
@@ -74,18 +71,12 @@ const pollingPlace = 'clients that poll';
 /** What it costs to know what a client has of a type that others wait for; measured. */
 const bytesPerSubscription = 2048;
 
-/** A class of polls: what it shows, until it ends. */
-interface Shows {
-  readonly shown: Subscription | undefined;
-}
-
 /** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
 export class PolledNames implements OrderedType {
   readonly info: TypeInfo;
   readonly client: PollingClient;
   readonly selection: Selection;
   readonly bytes: number;
-  readonly account: Account;
   polledAt: number;
   isForgotten = false;
   /** The version that it was last answered with; empty: it was not. */
@@ -97,8 +88,10 @@ export class PolledNames implements OrderedType {
   intervalMilliseconds = 0;
   /** The version that it says it has. */
   #has = '';
-  /** By what it was answered, and the version of what that showed. */
-  #answeredBy: { readonly class: WeakRef<Shows>; readonly content: string } | undefined;
+  /** The class by which it was answered, and the version of what that showed. */
+  #answeredBy:
+    | { readonly by: WeakRef<{ readonly shown: Subscription | undefined }>; readonly content: string }
+    | undefined;
   /** Its type waits for others, or others for it. */
   readonly #isOrdered: boolean;
   /** What it has of them, for the types that wait for it. */
@@ -106,13 +99,12 @@ export class PolledNames implements OrderedType {
   /** The version of the last answer that this subscription knows of; empty: there was none. */
   #answeredWith = '';
 
-  constructor(client: PollingClient, { info, selection }: Poll, account: Account, now: number) {
+  constructor(client: PollingClient, { info, selection }: Poll, now: number) {
     this.client = client;
     this.info = info;
     this.selection = selection;
     this.#isOrdered = referringTypes.has(info.short);
     this.bytes = keptBytes({ selection }) + (this.#isOrdered ? bytesPerSubscription : 0);
-    this.account = account;
     this.polledAt = now;
   }
 
@@ -156,9 +148,9 @@ export class PolledNames implements OrderedType {
   }
 
   /** `content`: the class's version of what it showed. */
-  answered(by: Shows, version: string, content: string): void {
+  answered(by: { readonly shown: Subscription | undefined }, version: string, content: string): void {
     this.version = version;
-    this.#answeredBy = { class: new WeakRef(by), content };
+    this.#answeredBy = { by: new WeakRef(by), content };
   }
 
   /** What a class shows is known as long as it shows what the client was answered with. */
@@ -172,7 +164,7 @@ export class PolledNames implements OrderedType {
   }
 
   get #shown(): Subscription | undefined {
-    return this.#answeredBy?.class.deref()?.shown;
+    return this.#answeredBy?.by.deref()?.shown;
   }
 
   /** Endpoints are polled for each cluster that is new. */
@@ -244,7 +236,7 @@ export class PolledNames implements OrderedType {
 
   #open(poll: Poll): void {
     this.subscription?.close();
-    this.subscription = this.client.open(poll, this.account);
+    this.subscription = this.client.open(poll);
   }
 
   /** From now on nothing is known of what the client has. */
@@ -260,60 +252,42 @@ export class PolledNames implements OrderedType {
 const none: readonly never[] = [];
 const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
 
-/** The first of the latest; undefined: there are none. A list may be too long for `Math.max(...list)`. */
-function latest<T>(all: readonly T[], at: (one: T) => number): T | undefined {
-  let found = all[0];
-  for (const one of all) if (found !== undefined && at(one) > at(found)) found = one;
-  return found;
-}
+/** The first of those with the greatest; undefined: there are none. */
+const latest = <T>(all: readonly T[], at: (one: T) => number): T | undefined =>
+  all.toSorted((a, b) => at(b) - at(a))[0];
 
 /** All names of a type that a client polls. */
-class PolledType implements ListedType {
-  readonly info: TypeInfo;
-  readonly #all: readonly PolledNames[];
-
-  constructor(info: TypeInfo, all: readonly PolledNames[]) {
-    this.info = info;
-    this.#all = all;
-  }
-
-  get selection(): Selection {
-    const [first, ...others] = this.#all;
-    if (first !== undefined && others.length === 0) return first.selection;
-    return Selection.of(this.#all.flatMap(({ selection }) => [...selection.entries.values()]));
-  }
-
-  get polledAt(): number {
-    return latest(this.#all, ({ polledAt }) => polledAt)?.polledAt ?? 0;
-  }
-
-  get subscription(): this {
-    return this;
-  }
-
-  get responses(): ShownState {
-    const all = this.#all;
-    return {
-      state: urgency.find((state) => all.some((one) => one.state === state)) ?? 'NOT_SENT',
-      version: latest(all, ({ polledAt }) => polledAt)?.version ?? '',
-      rejections: new Set(all.flatMap(({ rejection }) => rejection ?? none)),
-      lastNack: latest(
-        all.flatMap(({ lastNack }) => lastNack ?? none),
-        ({ at }) => at,
-      ),
-      rejectedWhole: undefined,
-      oldestOutstanding: undefined,
-    };
-  }
-
-  holdings(): Iterable<Holding> {
-    return Iterator.from(this.#all).flatMap((one) => one.holdings());
-  }
-
-  get missing(): readonly MissingEntry[] {
-    const [first, ...others] = this.#all;
-    return others.length === 0 ? (first?.missing ?? none) : this.#all.flatMap(({ missing }) => missing);
-  }
+function polledType(info: TypeInfo, all: readonly PolledNames[]): ListedType {
+  const only = all.length === 1 ? all[0] : undefined;
+  const polledLast = (): PolledNames | undefined => latest(all, ({ polledAt }) => polledAt);
+  return {
+    info,
+    get selection() {
+      return only?.selection ?? Selection.of(all.flatMap(({ selection }) => [...selection.entries.values()]));
+    },
+    get polledAt() {
+      return polledLast()?.polledAt ?? 0;
+    },
+    subscription: {
+      get responses() {
+        return {
+          state: urgency.find((state) => all.some((one) => one.state === state)) ?? 'NOT_SENT',
+          version: polledLast()?.version ?? '',
+          rejections: new Set(all.flatMap(({ rejection }) => rejection ?? none)),
+          lastNack: latest(
+            all.flatMap(({ lastNack }) => lastNack ?? none),
+            ({ at }) => at,
+          ),
+          rejectedWhole: undefined,
+          oldestOutstanding: undefined,
+        };
+      },
+      holdings: () => Iterator.from(all).flatMap((one) => one.holdings()),
+      get missing() {
+        return only?.missing ?? all.flatMap(({ missing }) => missing);
+      },
+    },
+  };
 }
 
 /**
@@ -357,9 +331,7 @@ class PollingClient implements ListedClient, OrderedStream {
 
   get types(): readonly ListedType[] {
     const byType = Map.groupBy(this.names.values(), ({ info }) => info);
-    return [...byType]
-      .toSorted(([a], [b]) => a.order - b.order)
-      .map(([info, all]) => new PolledType(info, all));
+    return [...byType].toSorted(([a], [b]) => a.order - b.order).map(([info, all]) => polledType(info, all));
   }
 
   get intervalMilliseconds(): number {
@@ -400,9 +372,9 @@ class PollingClient implements ListedClient, OrderedStream {
     return this.#ordered.length < mostParticipants && this.#ordered.push(names) > 0;
   }
 
-  open({ info, encoding, selection, client }: Poll, payer: Account): Subscription {
+  open({ info, encoding, selection, client }: Poll): Subscription {
     // Whoever polls asks again by itself.
-    const subscriber = { wake: () => {}, payer, polls: 'client' } as const;
+    const subscriber = { wake: () => {}, payer: this.account, polls: 'client' } as const;
     return this.#services.open(info.url, encoding, selection, client.access, subscriber);
   }
 
@@ -461,13 +433,11 @@ export class PollingClients {
   readonly #bytesOf = new Map<Account, number>();
   #lastId = 0;
   #bytes = 0;
-  readonly #sweep: Sweep;
 
   /** `prefix`: before the numbers that are the ids. */
   constructor(services: DownstreamServices, prefix: string) {
     this.#services = services;
     this.#prefix = prefix;
-    this.#sweep = new Sweep(services.clock, sweepMs, () => this.size > 0);
   }
 
   all(): Iterable<PollingClient> {
@@ -500,10 +470,6 @@ export class PollingClients {
     return names;
   }
 
-  stop(): void {
-    this.#sweep.stop();
-  }
-
   #namesOf(poll: Poll, peer: Peer, now: number): PolledNames | undefined {
     const { info, selection } = poll;
     const key = keyOf(poll, peer);
@@ -514,8 +480,8 @@ export class PollingClients {
     const found = client.names.get(selected);
     if (found !== undefined) return found;
     if (client.names.size >= this.#services.limits().maxSubscriptions) return undefined;
-    const names = new PolledNames(client, poll, peer.account, now);
-    if (!this.#makeRoom(client, names.bytes, now) || peer.account.hold(names.bytes) !== undefined)
+    const names = new PolledNames(client, poll, now);
+    if (!this.#makeRoom(client, names.bytes, now) || client.account.hold(names.bytes) !== undefined)
       return undefined;
     client.names.set(selected, names);
     this.#bytes += names.bytes;
@@ -525,7 +491,6 @@ export class PollingClients {
       client.account.enter(pollingPlace);
     }
     this.#clients.set(key, client);
-    this.#sweep.start();
     return names;
   }
 
@@ -560,7 +525,7 @@ export class PollingClients {
       if (!isOver(one)) continue;
       one.isForgotten = true;
       one.forgetOrder();
-      one.account.keeps(-one.bytes);
+      client.account.keeps(-one.bytes);
       this.#bytes -= one.bytes;
       countIn(this.#bytesOf, client.account, -one.bytes);
       client.names.delete(key);

@@ -235,7 +235,6 @@ export class Polls {
   drain(): void {
     this.#ended = true;
     this.#sweep.stop();
-    this.clients.stop();
     this.#endAll(draining);
   }
 
@@ -291,7 +290,7 @@ export class Polls {
     const key = keyOf(poll);
     // Two selections with the same hash: one in 2 ** 48.
     this.#end(key);
-    const opened = new PollClass(key, poll, peer, this.#services, (bytes) => {
+    const opened = new PollClass(poll, peer, this.#services, (bytes) => {
       this.#bytes += bytes;
     });
     this.#classes.set(key, opened);
@@ -341,19 +340,19 @@ export class Polls {
     });
   }
 
-  /** What was not polled for long; false: there are no others. */
+  /** What was not polled for long, and clients that have ended; false: there are no others. */
   #endUnused(): boolean {
     const latest = this.#services.clock.monotonic() - lingerMs;
     for (const [key, one] of this.#classes) {
       if (one.polledAt > latest) break;
       if (!one.holds) this.#end(key);
     }
-    return this.#classes.size > 0;
+    return this.clients.size + this.#classes.size > 0;
   }
 
   /** Counts it. */
   rejected({ reason, status, logged }: Refusal, peer: Peer): GrpcStatus {
-    this.#services.events.rejected(reason, logged, { peer, status });
+    this.#services.events.rejected(reason, logged, peer, status);
     return status;
   }
 }
@@ -394,14 +393,8 @@ class PollClass {
   /** Polls that wait for what is unknown, and until when. */
   readonly #held = new Map<Answered, readonly [ReadPoll, Timer]>();
 
-  constructor(
-    key: string,
-    poll: Poll,
-    peer: Peer,
-    services: DownstreamServices,
-    keeps: (bytes: number) => void,
-  ) {
-    this.key = key;
+  constructor(poll: Poll, peer: Peer, services: DownstreamServices, keeps: (bytes: number) => void) {
+    this.key = keyOf(poll);
     this.poll = poll;
     this.#services = services;
     this.#first = new WeakRef(peer);
@@ -474,7 +467,7 @@ class PollClass {
 
   /** Undefined: more may be known before the time is up (protocol §7.4). */
   #outcomeOf(poll: ReadPoll, timeIsUp: boolean): PollOutcome | undefined {
-    const { resolved } = this.#subscription;
+    const { resolved } = this.#subscription.view;
     if (!resolved && !timeIsUp) return undefined;
     // A digest of all that it shows: not for each update that a poll sees while it waits.
     const { contentVersion: version } = this.#subscription;
@@ -517,7 +510,7 @@ class PollClass {
 
   /** Unknown is not absent (§3.9): an answer that lacks what is unknown must not delete it. Envoy asks again. */
   #isAnswerable({ version, transport }: Poll): boolean {
-    const { complete, collectionsResolved, allUnknown } = this.#subscription;
+    const { complete, collectionsResolved, allUnknown } = this.#subscription.view;
     if (complete) return collectionsResolved && !allUnknown && version === '';
     return !allUnknown || transport === 'fetch';
   }
@@ -529,8 +522,8 @@ class PollClass {
 
   #hopeless(): PollOutcome | undefined {
     const { info } = this.poll;
-    const { selection, allUnknown } = this.#subscription;
-    const types = [{ info, selection, subscription: { responded: false, allUnknown } }];
+    const { view } = this.#subscription;
+    const types = [{ info, selection: view.selection, subscription: { responded: false, view } }];
     const refusal = unavailable(types, this.#services) ?? refusedUpstream(types, this.#services);
     return refusal && refused(refusal);
   }
