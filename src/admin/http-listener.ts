@@ -19,7 +19,7 @@ import { BodyPieces } from '../wire/half-sent.ts';
 import { endAfter, type HttpAnswer, refusedHead } from '../wire/http-answer.ts';
 import { explainError } from '../wire/node-error.ts';
 import { addressOf, issuersOf, nobody, verifiedCertificate } from '../wire/peer.ts';
-import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
+import { serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 
 export interface HttpListenerOptions {
   readonly host: string;
@@ -46,14 +46,12 @@ const maxPerAddress = 250;
 const maxOpen = 16;
 
 /** Listens with Node's own HTTP/1.1 server, for operators and what scrapes the relay. `name` is for the log. */
-export async function startHttpListener(
+export function startHttpListener(
   name: string,
   options: HttpListenerOptions,
   handle: RequestListener,
 ): Promise<Result<HttpListener>> {
   const { host, port, tls, log } = options;
-  const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
-  if (checked?.ok === false) return checked;
   const served = { ...times, requireHostHeader: false };
   const server =
     tls === undefined
@@ -125,16 +123,15 @@ function listenerOn(
   return {
     /** HOST:PORT with the port that was bound. */
     address,
-    /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
-    setTls(material: TlsMaterial): Result<undefined> {
-      if (!('setSecureContext' in server)) return fail(`${address} is served without TLS`);
-      const checked = checkTlsMaterial(material);
-      if (!checked.ok) return checked;
-      server.setSecureContext(serverContextOptions(material));
+    /**
+     * The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. It was
+     * checked when it was read.
+     */
+    setTls(material: TlsMaterial): void {
+      if ('setSecureContext' in server) server.setSecureContext(serverContextOptions(material));
       if (material.ca !== undefined && ca?.equals(material.ca) !== true) server.closeAllConnections();
       ca = material.ca;
       authorities = ca && new ClientAuthorities(ca);
-      return ok(undefined);
     },
     close: () => closeServer(server),
   };
