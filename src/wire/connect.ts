@@ -46,7 +46,6 @@ export class AuxiliaryCall {
   readonly kind: CallKind;
   readonly #stream: ServerHttp2Stream;
   readonly #released: (call: AuxiliaryCall) => void;
-  readonly #closing: (() => void)[] = [];
   /** The stream, and work that goes on though the client may have left. */
   #holds = 1;
   #waitingSince: number | undefined;
@@ -66,7 +65,6 @@ export class AuxiliaryCall {
     this.#stream = stream;
     this.#released = released;
     stream.once('close', () => {
-      for (const run of this.#closing) run();
       this.answerTaken();
       this.#release();
     });
@@ -109,12 +107,6 @@ export class AuxiliaryCall {
     const answer = this.#answer;
     this.#answer = undefined;
     return answer;
-  }
-
-  /** At once, if it is closed already. */
-  onClose(run: () => void): void {
-    if (this.#stream.closed || this.#stream.destroyed) run();
-    else this.#closing.push(run);
   }
 
   /** A request was complete, and something was answered, or the client has taken a piece of an answer. */
@@ -415,7 +407,7 @@ function answerAtOnce(
     },
   };
   const deframer = new Deframer(sink, maxRequestBytes, 'a fixed limit');
-  call.onClose(() => deframer.stop());
+  stream.once('close', () => deframer.stop());
   const finish = (result: Result<Buffer, GrpcStatus>): void => {
     deframer.stop();
     if (call.ended || stream.destroyed || stream.closed || stream.headersSent) return;

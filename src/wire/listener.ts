@@ -3,12 +3,7 @@ import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
 import { createConnection, createServer, type ListenOptions, type Socket } from 'node:net';
 import { dirname } from 'node:path';
-import {
-  createServer as createTlsServer,
-  type SecureContextOptions,
-  type TLSSocket,
-  type Server as TlsServer,
-} from 'node:tls';
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import { type Address, formatHostPort, parseAddress } from './address.ts';
@@ -49,7 +44,10 @@ export abstract class Listener {
   readonly #at: Address;
   /** What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves. */
   readonly #server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
-  readonly #tls: TlsAcceptor | undefined;
+  /** Gives tickets, where there are any, and takes none. Undefined: there is no TLS. */
+  readonly #fresh: TlsServer | undefined;
+  /** Undefined: no session is resumed. */
+  readonly #resuming: TlsServer | undefined;
   readonly #options: ListenerOptions;
   #address: string;
   #drained: Promise<void> | undefined;
@@ -68,18 +66,9 @@ export abstract class Listener {
     this.clock = clock;
     this.maxRequestBytes = maxRequestBytes;
     this.halfSent = new HalfSent(clock, halfSentBudget(maxRequestBytes), messageTimeout);
-    this.#tls =
-      tls &&
-      new TlsAcceptor(
-        tls,
-        protocols,
-        clock,
-        (socket) => this.#secured(socket),
-        (error, socket) => {
-          this.#handshakeFailed(error, socket);
-          socket.destroy(); // one that was not done in time goes on else
-        },
-      );
+    this.#fresh = tls && this.#tlsServer(tls, protocols);
+    this.#resuming = tls?.sessions && this.#tlsServer(tls, protocols);
+    if (tls !== undefined) this.#show(tls, tls);
     this.clients = new ClientConnections(
       this.#server,
       (socket) => this.#admitted(socket),
@@ -140,7 +129,8 @@ export abstract class Listener {
    * for the client's certificate is gone: they end, spread over `reviewTime`. It was checked when it was read.
    */
   setTls(material: TlsMaterial): void {
-    this.#tls?.setMaterial(material);
+    const { tls } = this.#options;
+    if (tls !== undefined) this.#show(material, tls);
     if (material.ca !== undefined) this.clients.replaceAuthorities(material.ca);
   }
 
@@ -208,8 +198,52 @@ export abstract class Listener {
   }
 
   #admitted(socket: Socket): void {
-    if (this.#tls === undefined) this.connected(socket, undefined);
-    else this.#tls.accept(socket, this.clients.mayResume(socket));
+    // Else the client verifies itself anew. It gets a ticket for its new session.
+    const resuming = this.clients.mayResume(socket) ? this.#resuming : undefined;
+    const server = resuming ?? this.#fresh;
+    if (server === undefined) this.connected(socket, undefined);
+    else server.emit('connection', socket);
+  }
+
+  #tlsServer(tls: ListenerTls, protocols: readonly string[]): TlsServer {
+    const server = createTlsServer({
+      ...secureContextOptions(tls),
+      ALPNProtocols: [...protocols],
+      handshakeTimeout: handshakeTimeoutMs,
+      // Without authorities of our own, Node would believe those of the public web.
+      requestCert: tls.ca !== undefined,
+      rejectUnauthorized: tls.requireClientCertificate,
+    });
+    server.on('tlsClientError', (error, socket) => {
+      this.#handshakeFailed(error, socket);
+      socket.destroy(); // one that was not done in time goes on else
+    });
+    return server.on('secureConnection', (socket) => this.#secured(socket));
+  }
+
+  /** For handshakes from now on (ADR 180). */
+  #show(material: TlsMaterial, { sessions, requireClientCertificate }: ListenerTls): void {
+    const { ticketSecret, ca } = material;
+    const keys: TicketKeys | undefined =
+      sessions &&
+      (ticketSecret === undefined
+        ? (hour) => sessions.keys.of(hour)
+        : derivedKeys(ticketSecret, sessions.listener));
+    const parsed = ca && parseCertificates(ca.toString('latin1'), 'ca');
+    const authorities = parsed?.ok === true ? parsed.value.map(({ fingerprint256 }) => fingerprint256) : [];
+    // A session is resumed only where its client would be verified in the same way: by this listener and these authorities,
+    // whatever certificate the listener shows.
+    const verified = [sessions?.listener, requireClientCertificate, ...authorities.toSorted()];
+    const sessionIdContext = hash('sha256', JSON.stringify(verified), 'hex').slice(0, 32);
+    const { secureOptions = 0, ...shown } = secureContextOptions(material);
+    const options = { ...shown, sessionTimeout, sessionIdContext, secureOptions };
+    for (const server of [this.#fresh, this.#resuming]) {
+      if (server === undefined) continue;
+      server.setSecureContext(options);
+      const callback = ticketKeyCallback(keys, () => this.clock.now(), server === this.#resuming);
+      if (!callBack(server, callback))
+        server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
+    }
   }
 }
 
@@ -244,84 +278,6 @@ function refuses(path: string): Promise<boolean> {
     });
     socket.on('error', (error) => resolve(errorCode(error) === 'ECONNREFUSED'));
   });
-}
-
-/** TLS of one listener: what it shows, whom it believes, and which sessions are resumed (ADR 180). */
-class TlsAcceptor {
-  readonly #tls: ListenerTls;
-  readonly #clock: Clock;
-  /** Gives tickets, where there are any, and takes none. */
-  readonly #fresh: TlsServer;
-  /** Undefined: no session is resumed. */
-  readonly #resuming: TlsServer | undefined;
-
-  /** `secured`, `failed`: what becomes of a handshake. */
-  constructor(
-    tls: ListenerTls,
-    protocols: readonly string[],
-    clock: Clock,
-    secured: (socket: TLSSocket) => void,
-    failed: (error: Error, socket: TLSSocket) => void,
-  ) {
-    this.#tls = tls;
-    this.#clock = clock;
-    const server = (): TlsServer => {
-      const made = createTlsServer({
-        ...secureContextOptions(tls),
-        ALPNProtocols: [...protocols],
-        handshakeTimeout: handshakeTimeoutMs,
-        // Without authorities of our own, Node would believe those of the public web.
-        requestCert: tls.ca !== undefined,
-        rejectUnauthorized: tls.requireClientCertificate,
-      });
-      made.on('tlsClientError', failed);
-      made.on('secureConnection', secured);
-      return made;
-    };
-    this.#fresh = server();
-    this.#resuming = tls.sessions && server();
-    this.setMaterial(tls);
-  }
-
-  /** `resumes`: false makes the client verify itself anew. It gets a ticket for its new session. */
-  accept(socket: Socket, resumes: boolean): void {
-    const server = resumes ? (this.#resuming ?? this.#fresh) : this.#fresh;
-    server.emit('connection', socket);
-  }
-
-  /** For handshakes from now on. */
-  setMaterial(material: TlsMaterial): void {
-    const { sessions } = this.#tls;
-    const { ticketSecret } = material;
-    const keys: TicketKeys | undefined =
-      sessions &&
-      (ticketSecret === undefined
-        ? (hour) => sessions.keys.of(hour)
-        : derivedKeys(ticketSecret, sessions.listener));
-    this.#set(this.#fresh, material, keys, false);
-    if (this.#resuming !== undefined) this.#set(this.#resuming, material, keys, true);
-  }
-
-  #set(server: TlsServer, material: TlsMaterial, keys: TicketKeys | undefined, accepts: boolean): void {
-    const { secureOptions = 0, ...shown } = secureContextOptions(material);
-    const options = { ...shown, ...this.#sessionOptions(material), secureOptions };
-    server.setSecureContext(options);
-    const callback = ticketKeyCallback(keys, () => this.#clock.now(), accepts);
-    if (!callBack(server, callback))
-      server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
-  }
-
-  /**
-   * A session is resumed only where its client would be verified in the same way: by this listener and these authorities,
-   * whatever certificate the listener shows.
-   */
-  #sessionOptions({ ca }: TlsMaterial): SecureContextOptions {
-    const { sessions, requireClientCertificate } = this.#tls;
-    const parsed = ca && parseCertificates(ca.toString('latin1'), 'ca');
-    const authorities = parsed?.ok === true ? parsed.value.map(({ fingerprint256 }) => fingerprint256) : [];
-    const verified = [sessions?.listener, requireClientCertificate, ...authorities.toSorted()];
-    return { sessionTimeout, sessionIdContext: hash('sha256', JSON.stringify(verified), 'hex').slice(0, 32) };
-  }
 }
 
 /**
