@@ -9,7 +9,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { systemClock, type Timer, within } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { ok, type Result } from '../model/result.ts';
 import { printableJson } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
@@ -17,7 +17,7 @@ import { formatHostPort } from '../wire/address.ts';
 import { ClientAuthorities, maxChainLength } from '../wire/client-authorities.ts';
 import { BodyPieces } from '../wire/half-sent.ts';
 import { endAfter, type HttpAnswer, refusedHead } from '../wire/http-answer.ts';
-import { explainError } from '../wire/node-error.ts';
+import { listenOn } from '../wire/listener.ts';
 import { addressOf, issuersOf, nobody, verifiedCertificate } from '../wire/peer.ts';
 import { serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 
@@ -46,7 +46,7 @@ const maxPerAddress = 250;
 const maxOpen = 16;
 
 /** Listens with Node's own HTTP/1.1 server, for operators and what scrapes the relay. `name` is for the log. */
-export function startHttpListener(
+export async function startHttpListener(
   name: string,
   options: HttpListenerOptions,
   handle: RequestListener,
@@ -63,16 +63,10 @@ export function startHttpListener(
           requestCert: tls.ca !== undefined,
           rejectUnauthorized: tls.ca !== undefined,
         });
-  return new Promise((resolve) => {
-    const refused = (error: Error): void =>
-      resolve(fail(`cannot listen on ${formatHostPort(host, port)}: ${explainError(error)}`));
-    server.once('error', refused);
-    server.listen({ host, port }, () => {
-      server.off('error', refused);
-      server.on('error', (error) => log.error(`${name}: cannot accept connections`, { error }));
-      resolve(ok(listenerOn(server, name, options, handle)));
-    });
-  });
+  const listening = await listenOn(server, { host, port }, formatHostPort(host, port), (error) =>
+    log.error(`${name}: cannot accept connections`, { error }),
+  );
+  return listening.ok ? ok(listenerOn(server, name, listening.value, options, handle)) : listening;
 }
 
 /** What is being answered when a listener closes may take so long, in milliseconds. */
@@ -101,7 +95,8 @@ export type HttpListener = ReturnType<typeof listenerOn>;
 function listenerOn(
   server: Server | TlsServer,
   name: string,
-  { host, tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
+  address: string,
+  { tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
   handle: RequestListener,
 ) {
   /** What a place is called in accounts. */
@@ -110,9 +105,6 @@ function listenerOn(
   const visits = new Map<string, Visit>();
   let ca = tls?.ca;
   let authorities = ca && new ClientAuthorities(ca);
-  const bound = server.address();
-  const address =
-    typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : host;
   server.on('connection', (socket: Socket) => {
     if (!(socket instanceof TLSSocket)) connected(socket);
   });

@@ -252,7 +252,7 @@ export class ConnectPaths {
       return;
     }
     // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
-    const start = (): void => this.#start(handler, stream, headers, raw, call);
+    const start = (): void => void this.#start(handler, stream, headers, raw, call);
     peer.account.wait(() => peer.account.work(start));
   }
 
@@ -301,41 +301,31 @@ export class ConnectPaths {
     this.#shutDown.abort(new ConnectError(draining.status.message, Code.Unavailable));
   }
 
-  #start(
+  async #start(
     handler: Handler,
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     raw: readonly string[],
     call: AuxiliaryCall,
-  ): void {
+  ): Promise<void> {
     if (call.ended || stream.destroyed || stream.closed) return;
     if (this.#isShutDown) {
       call.end(draining.status);
       return;
     }
-    // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
-    const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
-    const response = new Http2ServerResponse(stream);
-    this.#run(handler, request, response, call).catch((error: unknown) => {
+    try {
+      // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
+      const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
+      const response = new Http2ServerResponse(stream);
+      const values = createContextValues().set(callKey, call);
+      const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
+      const body = answer.body && withProgress(answer.body, call, answer.header);
+      await universalResponseToNodeResponse({ ...answer, ...(body && { body }) }, response);
+    } catch (error) {
       const expected = call.ended || ConnectError.from(error).code === Code.Aborted;
       if (!expected) this.#options.threw?.(error, handler.requestPath);
       stream.destroy();
-    });
-  }
-
-  async #run(
-    handler: Handler,
-    request: Http2ServerRequest,
-    response: Http2ServerResponse,
-    call: AuxiliaryCall,
-  ): Promise<void> {
-    const values = createContextValues().set(callKey, call);
-    const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
-    const { body } = answer;
-    await universalResponseToNodeResponse(
-      body === undefined ? answer : { ...answer, body: withProgress(body, call, answer.header) },
-      response,
-    );
+    }
   }
 }
 

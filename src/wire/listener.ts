@@ -1,11 +1,11 @@
 import { constants, hash } from 'node:crypto';
 import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
-import { createConnection, createServer, type ListenOptions, type Socket } from 'node:net';
+import { createConnection, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
 import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { attempt, fail, ok, type Result } from '../model/result.ts';
 import { type Address, formatHostPort, parseAddress } from './address.ts';
 import {
   ClientConnections,
@@ -34,6 +34,29 @@ export async function listen<S extends Listener>(
   await listener.drain(0);
   return listening;
 }
+
+/** Returns the address that is bound: HOST:PORT with its port. `failed`: what comes later. */
+export function listenOn(
+  server: Server,
+  target: ListenOptions,
+  address: string,
+  failed: (error: Error) => void,
+): Promise<Result<string>> {
+  return new Promise((resolve) => {
+    const refused = (error: Error): void => resolve(fail(cannotListen(address, target, error)));
+    server.once('error', refused);
+    server.listen(target, () => {
+      server.off('error', refused);
+      server.on('error', failed);
+      const bound = server.address();
+      const isTcp = typeof bound === 'object' && bound !== null;
+      resolve(ok(isTcp ? formatHostPort(bound.address, bound.port) : address));
+    });
+  });
+}
+
+const cannotListen = (address: string, { path }: ListenOptions, error: unknown): string =>
+  `cannot listen on ${address}: ${(path && explainSocket(path)) ?? explainError(error)}`;
 
 /** One address: its TLS, its connections, and their end. What is spoken on them is up to its classes. */
 export abstract class Listener {
@@ -94,34 +117,23 @@ export abstract class Listener {
     return this.clients.size;
   }
 
-  async listen(): Promise<Result<undefined>> {
+  async listen(): Promise<Result<void>> {
     const { address, unixMode, reusePort = false } = this.#options;
     const at = this.#at;
     const target: ListenOptions =
       at.kind === 'tcp' ? { host: at.host, port: at.port, reusePort } : { path: at.path };
     if (at.kind === 'unix') await removeStaleSocket(at.path);
-    const server = this.#server;
-    return new Promise((resolve) => {
-      const refused = (error: unknown): void => {
-        const why = (at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error);
-        resolve(fail(`cannot listen on ${address}: ${why}`));
-      };
-      server.once('error', refused);
-      server.listen({ ...target, backlog }, () => {
-        server.off('error', refused);
-        server.on('error', (error) => this.#report('cannot accept connections', error));
-        try {
-          if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
-        } catch (error) {
-          refused(error);
-          return;
-        }
-        const bound = server.address();
-        if (typeof bound === 'object' && bound !== null)
-          this.#address = formatHostPort(bound.address, bound.port);
-        resolve(ok(undefined));
-      });
-    });
+    const bound = await listenOn(this.#server, { ...target, backlog }, address, (error) =>
+      this.#report('cannot accept connections', error),
+    );
+    if (!bound.ok) return bound;
+    this.#address = bound.value;
+    return attempt(
+      () => {
+        if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
+      },
+      (error) => cannotListen(address, target, error),
+    );
   }
 
   /**
