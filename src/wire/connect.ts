@@ -25,6 +25,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
+import { httpStatusOf } from './http-answer.ts';
 import { pathOf } from './http-server.ts';
 import { draining } from './refusal.ts';
 import type { Peer } from './server-stream.ts';
@@ -242,7 +243,9 @@ export class ConnectPaths {
     const refusal = service.refusal?.(peer);
     const opened = refusal === undefined ? this.#open(stream, peer, service.kindOf(path)) : fail(refusal);
     if (!opened.ok) {
-      refuse(stream, opened.error, httpStatusOf(opened.error, headers));
+      // gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status.
+      const isGrpc = headers['content-type']?.startsWith('application/grpc') === true;
+      refuse(stream, opened.error, isGrpc ? 200 : httpStatusOf(opened.error.code));
       return;
     }
     const call = opened.value;
@@ -352,13 +355,6 @@ async function* withProgress(
     }
     call.answerTaken();
   }
-}
-
-/** gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status. */
-function httpStatusOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): number {
-  if (headers['content-type']?.startsWith('application/grpc') === true) return 200;
-  if (code === GrpcCode.PERMISSION_DENIED) return 403;
-  return code === GrpcCode.RESOURCE_EXHAUSTED ? 429 : 404;
 }
 
 /** From the message of a unary call to the frame of its answer. It costs less than to have the call wait. */
