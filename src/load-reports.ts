@@ -2,8 +2,8 @@ import { create, fromBinary, type JsonObject, toBinary } from '@bufbuild/protobu
 import { LRUCache } from 'lru-cache';
 import * as z from 'zod';
 import { classOf } from './admin/client-list.ts';
+import type { ClientRules } from './clients.ts';
 import type { AdsUpstreamConfig, Config } from './config/config.ts';
-import type { Core } from './core.ts';
 import type { ClientContext } from './downstream/services.ts';
 import { NodeSchema } from './gen/envoy/config/core/v3/base_pb.ts';
 import { LoadServer, type ReportingClient } from './load/load-server.ts';
@@ -23,14 +23,19 @@ import { internParameters } from './model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
 import type { Selection } from './model/selection.ts';
 import { canonicalName } from './model/xdstp.ts';
+import type { Conditions } from './observe/conditions.ts';
+import type { Metrics } from './observe/metrics.ts';
 import { parametersLabel } from './observe/problems.ts';
 import type { Tally } from './observe/series.ts';
+import type { Relay } from './relay.ts';
 import { mostOfPeer } from './session-shares.ts';
 import { AdsUpstream } from './upstream/ads/ads-upstream.ts';
 import { sessionParameters } from './upstream/ads/stamp.ts';
 import { claimant } from './upstream/claims.ts';
 import { originOfFeatures } from './wire/between-relays.ts';
+import type { StreamPlaces } from './wire/client-stream.ts';
 import { Code, type GrpcStatus } from './wire/grpc-status.ts';
+import type { Refusal } from './wire/refusal.ts';
 import type { Peer } from './wire/server-stream.ts';
 
 /**
@@ -48,13 +53,30 @@ export interface TrafficJudge {
   left(stream: string): void;
 }
 
+/** What load reports need of a process. */
+interface LoadParts {
+  /** In force. */
+  readonly config: Config;
+  readonly rules: ClientRules;
+  readonly relay: Relay;
+  readonly metrics: Metrics;
+  readonly conditions: Conditions;
+  readonly traffic: TrafficJudge;
+  readonly subscribedUpstreams: SubscribedUpstreams;
+  /** Before the ids of streams, so that no other process has the same. */
+  readonly streamPrefix: string;
+  /** A client's stream is refused, ends, or is read no further for a while. */
+  readonly rejected: (refusal: Omit<Refusal, 'status'>, peer: Peer) => void;
+  readonly admission: StreamPlaces;
+}
+
 /** Open streams of load reports, as metrics count them: those between workers and their primary are no client's. */
 export const loadStreams = ({ size, sessions }: LoadServer, role: LoadRole) => ({
   received: role === 'primary' ? 0 : size,
   sent: role === 'worker' ? 0 : sessions,
 });
 
-export function loadServer(core: Core, role: LoadRole): LoadServer {
+export function loadServer(core: LoadParts, role: LoadRole): LoadServer {
   const { metrics, conditions, admission } = core;
   const requests = loadOutcomes.map((outcome) => [outcome, metrics.count.loadRequests(outcome)] as const);
   const identify = (node: Buffer, peer: Peer, stream: string): Result<ReportingClient, GrpcStatus> => {
@@ -103,7 +125,7 @@ export function loadServer(core: Core, role: LoadRole): LoadServer {
 const notCounted = { inc() {} };
 
 /** Somebody may take load reports. Otherwise the service is UNIMPLEMENTED, and clients know it. */
-export const takesLoadReports = ({ config, traffic }: Pick<Core, 'config' | 'traffic'>): boolean =>
+export const takesLoadReports = ({ config, traffic }: Pick<LoadParts, 'config' | 'traffic'>): boolean =>
   reporting(config.upstreams).length > 0 || traffic.intervalMs !== undefined;
 
 /** The node of a worker's stream, by which the primary knows whose sums these are. */
@@ -140,7 +162,7 @@ function workerOf(node: Buffer): Result<ReportingClient, GrpcStatus> {
   }
 }
 
-function loadUpstream({ relay }: Core, role: LoadRole, name: string): LoadUpstream | undefined {
+function loadUpstream({ relay }: LoadParts, role: LoadRole, name: string): LoadUpstream | undefined {
   // What is released is always fed; canaries have a feed only with a rollout.
   const found = role === 'worker' ? relay.upstreams[0] : relay.upstreams.find((one) => one.name === name);
   return found instanceof AdsUpstream ? found : undefined;
@@ -161,7 +183,7 @@ const clustersOf = onceFor((access: Access): ReportingClient['mayKnow'] =>
 );
 
 function reportingClient(
-  core: Core,
+  core: LoadParts,
   requests: readonly (readonly [LoadOutcome, Tally])[],
   client: ClientContext,
   peer: Peer,
@@ -251,9 +273,9 @@ const claiming = onceFor((upstreams: Config['upstreams']) =>
   }),
 );
 
-type Served = Pick<Core, 'config'> & {
-  readonly relay: { readonly server: Pick<Core['relay']['server'], 'size' | 'values'> };
-};
+interface Served extends Pick<LoadParts, 'config'> {
+  readonly relay: { readonly server: Pick<Relay['server'], 'size' | 'values'> };
+}
 
 /** Of which upstreams clients have subscriptions, by node. */
 export class SubscribedUpstreams {
