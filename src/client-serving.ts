@@ -1,4 +1,4 @@
-import { create, fromJson } from '@bufbuild/protobuf';
+import { create, fromJsonString } from '@bufbuild/protobuf';
 import {
   type ClientStatusQuery,
   type ClientStatusResult,
@@ -26,7 +26,7 @@ import { takesLoadReports } from './load-reports.ts';
 import type { Charged } from './model/brand.ts';
 import { type Clock, systemClock } from './model/clock.ts';
 import { LOAD_PATH } from './model/load.ts';
-import { errorMessage, fail, ok, type Result } from './model/result.ts';
+import { attempt, errorMessage, ok, type Result } from './model/result.ts';
 import { TimeSlices } from './model/time-slices.ts';
 import { ADS_SERVICE, knownTypes, type TypeInfo } from './model/types.ts';
 import type { CountersOrPid } from './observe/figures.ts';
@@ -43,10 +43,10 @@ import { health } from './wire/health.ts';
 import { compressed, type HttpAnswer, jsonAnswer, problem, refusal } from './wire/http-answer.ts';
 import { type HttpHandler, type HttpHead, type HttpServer, listenHttp } from './wire/http-server.ts';
 import { type GrpcServer, listenGrpc } from './wire/http2-server.ts';
-import { parseJson } from './wire/json-reader.ts';
+import { jsonWithout } from './wire/json-reader.ts';
 import { verifiedIdentity } from './wire/peer.ts';
 import { reflection, reflectionAliases } from './wire/reflection.ts';
-import { isJsonValue, lazyEnvoyRegistry } from './wire/registry.ts';
+import { lazyEnvoyRegistry } from './wire/registry.ts';
 import type { ServerStream } from './wire/server-stream.ts';
 
 /** The listeners for clients of one process. */
@@ -369,13 +369,10 @@ const mostValues = 20_000;
 function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], slices: TimeSlices): Route {
   let open = 0;
   return ({ peer }) => {
+    const { account } = peer;
     const scope = core.statusScopes.of(peer);
-    if (!scope.ok) {
-      core.metrics.count.rejected('denied').inc();
-      return refusal(scope.error);
-    }
+    if (!scope.ok) return refused('denied', refusal(scope.error));
     return (body, answered) => {
-      const { account } = peer;
       if (open >= max || account.count(name) >= maxPerPeer) answered(refused('calls', refusal(busy)));
       else void call(scope.value, body, account).then(answered);
       return () => {};
@@ -398,14 +395,11 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
 
   async function answer(scope: StatusScope, body: Charged, payer: Account): Promise<HttpAnswer> {
     if (body.length > maxRequestBytes) return refused('request_bytes', tooLarge);
-    const request = readRequest(body);
-    if (!request.ok)
-      return refused('malformed', refusal({ code: Code.INVALID_ARGUMENT, message: request.error }));
+    const request = attempt(() => readRequest(body), notRead);
+    if (!request.ok) return refused('malformed', refusal(request.error));
     const maxBytes = Math.min(core.config.limits.maxResponseBytes, maxConnectBytes);
     const status = await answerTo({ scope, request: request.value, maxBytes, payer });
-    if (!status.ok) return refusal(status.error);
-    const bound = { useProtoFieldName: false, maxBytes };
-    const written = await slices.run((pace) => statusJson(status.value, bound, pace), payer);
+    const written = status.ok ? await statusJson(status.value, maxBytes, slices, payer) : status;
     return written.ok ? jsonAnswer(Buffer.concat(written.value)) : refusal(written.error);
   }
 
@@ -416,16 +410,17 @@ function clientStatusRoute(core: Core, answerTo: ClientAnswers['clientStatus'], 
 }
 
 /** An empty body asks for everything, as an empty message does. */
-function readRequest(body: Buffer): Result<ClientStatusRequest> {
-  if (body.length === 0) return ok(create(ClientStatusRequestSchema));
-  try {
-    const json = parseJson(body, mostValues, ['node']);
-    if (!isJsonValue(json)) return fail('the body is nested too deeply');
-    return ok(fromJson(ClientStatusRequestSchema, json, { ignoreUnknownFields: true }));
-  } catch (error) {
-    return fail(`the body is not a ClientStatusRequest: ${errorMessage(error)}`);
-  }
-}
+const readRequest = (body: Buffer): ClientStatusRequest =>
+  body.length === 0
+    ? create(ClientStatusRequestSchema)
+    : fromJsonString(ClientStatusRequestSchema, jsonWithout(['node'], body, mostValues), {
+        ignoreUnknownFields: true,
+      });
+
+const notRead = (error: unknown): GrpcStatus => ({
+  code: Code.INVALID_ARGUMENT,
+  message: `the body is not a ClientStatusRequest: ${errorMessage(error)}`,
+});
 
 const tooLarge = problem(413, 'resource_exhausted', `the body is larger than ${maxRequestBytes} bytes`);
 

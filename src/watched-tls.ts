@@ -1,12 +1,14 @@
+import { isDeepStrictEqual } from 'node:util';
 import type { AdsUpstreamConfig, ServerTls, UpstreamConfig } from './config/config.ts';
 import type { Core } from './core.ts';
-import { systemClock } from './model/clock.ts';
+import { type Clock, Settling, Sweep, systemClock } from './model/clock.ts';
 import { fail, ok, type Result } from './model/result.ts';
 import type { CertificateOwner, FollowedCertificate } from './observe/certificates.ts';
 import type { Log } from './observe/log.ts';
-import { readTlsFiles, type TlsFiles, watchTlsFiles } from './security/tls-files.ts';
+import { directoriesOf, readTlsFiles, type TlsFiles } from './security/tls-files.ts';
 import type { AdsTls } from './upstream/ads/grpc-channel.ts';
 import type { ListenerTls } from './wire/client-connections.ts';
+import { DirectoryWatches } from './wire/directory-watches.ts';
 import { parseCertificates, type TlsMaterial } from './wire/tls-material.ts';
 
 type Observers = Pick<Core, 'log' | 'metrics'>;
@@ -71,22 +73,34 @@ export function watchUpstreamTls(upstream: UpstreamConfig, observers: Observers)
   };
 }
 
+/** Certificate and key are written one after the other. */
+const settlingTimes = { quiet: 200, longest: 2000 };
+/** For what the notifications miss: symbolic links further up, network file systems. Milliseconds. */
+const period = 10_000;
+
 /**
  * The one place where certificates, keys and authorities are read, followed, counted and logged
- * (docs/adr/0153-one-reader-of-certificates.md).
+ * (docs/adr/0153-one-reader-of-certificates.md). A Kubernetes Secret's files change by a swap of the symbolic link `..data`
+ * beside them.
  */
-class TlsFollower {
+export class TlsFollower {
   readonly #files: TlsFiles;
+  readonly #clock: Clock;
   readonly #log: Log;
   readonly #certificate: FollowedCertificate;
   readonly #first: Promise<void>;
+  readonly #settling: Settling;
+  readonly #watches = new DirectoryWatches(() => this.#settling.touch());
+  readonly #polling: Sweep;
   #inForce: Result<TlsMaterial> = fail('not read yet');
+  #take: (material: TlsMaterial) => void = () => {};
+  #looks = 0;
   #saidExpired = false;
   #closed = false;
-  #stop = (): void => {};
 
-  constructor(owner: CertificateOwner, files: TlsFiles, { log, metrics }: Observers) {
+  constructor(owner: CertificateOwner, files: TlsFiles, { log, metrics }: Observers, clock = systemClock) {
     this.#files = files;
+    this.#clock = clock;
     this.#log = log.child({ ...owner });
     const { certificate, ca = '' } = files;
     this.#certificate = metrics.certificates.follow(
@@ -94,6 +108,12 @@ class TlsFollower {
       certificate ?? ca,
       certificate === undefined ? 'ca' : 'certificate',
     );
+    this.#settling = new Settling(clock, settlingTimes, () => void this.#look());
+    this.#polling = new Sweep(clock, period, () => {
+      // Not at once: files may be half written at any moment.
+      this.#settling.touch();
+      return true;
+    });
     this.#first = this.#read();
   }
 
@@ -106,7 +126,9 @@ class TlsFollower {
   close(): void {
     this.#closed = true;
     this.#certificate.stop();
-    this.#stop();
+    this.#polling.stop();
+    this.#settling.cancel();
+    this.#watches.close();
   }
 
   async #read(): Promise<void> {
@@ -116,26 +138,37 @@ class TlsFollower {
     this.#warnOfExpiry();
   }
 
-  /** What has changed since the first reading, too. */
+  /** `take`: each version that parses and belongs together, of what has changed since the first reading, too. */
   async follow(take: (material: TlsMaterial) => void = () => {}): Promise<void> {
     const found = await this.material();
     if (this.#closed) return;
-    this.#stop = watchTlsFiles(this.#files, {
-      clock: systemClock,
-      current: found.ok ? found.value : undefined,
-      take: (next) => {
-        take(next);
-        this.#changed(next);
-      },
-      refused: (error) => this.#refused(error),
-      looked: (isInForce) => {
-        if (isInForce) this.#certificate.refused = undefined;
-        this.#warnOfExpiry();
-      },
-    });
+    this.#take = take;
+    this.#polling.start();
+    this.#watch();
+    // They may have changed since they were read. Where nothing was, they may be about to be written.
+    if (found.ok) this.#settling.touch();
+  }
+
+  #watch(): void {
+    for (const directory of directoriesOf(this.#files)) this.#watches.add(directory);
+  }
+
+  async #look(): Promise<void> {
+    const turn = ++this.#looks;
+    this.#watch();
+    const found = await readTlsFiles(this.#files);
+    // A slower, older look must not win.
+    if (this.#closed || turn !== this.#looks) return;
+    if (!found.ok) this.#refuse(found.error);
+    else {
+      if (!isDeepStrictEqual(this.#inForce, found)) this.#changed(found.value);
+      this.#certificate.refused = undefined;
+    }
+    this.#warnOfExpiry();
   }
 
   #changed(next: TlsMaterial): void {
+    this.#take(next);
     this.#inForce = ok(next);
     Object.assign(this.#certificate, validityOf(next));
     this.#certificate.reloads.success++;
@@ -145,10 +178,12 @@ class TlsFollower {
     else this.#log.info('certificate reloaded', { certificate: file });
   }
 
-  #refused(error: string): void {
+  /** What is in force stays so. Once for each cause. */
+  #refuse(error: string): void {
+    if (error === this.#certificate.refused?.error) return;
     // A connection that has nothing to be made with says why.
     if (!this.#inForce.ok) this.#inForce = fail(error);
-    this.#certificate.refuse(error, systemClock.now());
+    this.#certificate.refuse(error, this.#clock.now());
     const { kind, file } = this.#certificate;
     if (kind === 'ca') this.#log.error('a new CA file is refused', { ca: file, error });
     else this.#log.error('a new certificate is refused', { certificate: file, error });
@@ -157,7 +192,7 @@ class TlsFollower {
   /** Once for each certificate: when it is loaded, or when it expires later. */
   #warnOfExpiry(): void {
     const { expiresAt, file } = this.#certificate;
-    if (this.#saidExpired || expiresAt === undefined || expiresAt > systemClock.now()) return;
+    if (this.#saidExpired || expiresAt === undefined || expiresAt > this.#clock.now()) return;
     this.#saidExpired = true;
     this.#log.warn('the certificate has expired', {
       certificate: file,

@@ -89,8 +89,7 @@ export function csds(
         return create(ClientStatusResponseSchema);
       }
       if (!contentType.includes('json')) return encodedResponse(pieces);
-      const bound = { useProtoFieldName: false, maxBytes };
-      const json = valueOf(await slices.run((pace) => statusJson(pieces, bound, pace), payer));
+      const json = valueOf(await statusJson(pieces, maxBytes, slices, payer));
       call.answerWith(json, contentType.startsWith('application/connect'));
       return create(ClientStatusResponseSchema);
     } finally {

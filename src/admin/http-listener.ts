@@ -9,7 +9,7 @@ import { createServer as createTlsServer, type Server as TlsServer } from 'node:
 import type { Socket } from 'node:net';
 import { TLSSocket } from 'node:tls';
 import { systemClock, type Timer, within } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { ok, type Result } from '../model/result.ts';
 import { printableJson } from '../model/text.ts';
 import type { Log } from '../observe/log.ts';
 import { type Account, type Accounts, boundlessAccounts } from '../wire/accounts.ts';
@@ -17,9 +17,9 @@ import { formatHostPort } from '../wire/address.ts';
 import { ClientAuthorities, maxChainLength } from '../wire/client-authorities.ts';
 import { BodyPieces } from '../wire/half-sent.ts';
 import { endAfter, type HttpAnswer, refusedHead } from '../wire/http-answer.ts';
-import { explainError } from '../wire/node-error.ts';
+import { listenOn } from '../wire/listener.ts';
 import { addressOf, issuersOf, nobody, verifiedCertificate } from '../wire/peer.ts';
-import { checkTlsMaterial, serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
+import { serverContextOptions, type TlsMaterial } from '../wire/tls-material.ts';
 
 export interface HttpListenerOptions {
   readonly host: string;
@@ -52,8 +52,6 @@ export async function startHttpListener(
   handle: RequestListener,
 ): Promise<Result<HttpListener>> {
   const { host, port, tls, log } = options;
-  const checked = tls === undefined ? undefined : checkTlsMaterial(tls);
-  if (checked?.ok === false) return checked;
   const served = { ...times, requireHostHeader: false };
   const server =
     tls === undefined
@@ -65,16 +63,10 @@ export async function startHttpListener(
           requestCert: tls.ca !== undefined,
           rejectUnauthorized: tls.ca !== undefined,
         });
-  return new Promise((resolve) => {
-    const refused = (error: Error): void =>
-      resolve(fail(`cannot listen on ${formatHostPort(host, port)}: ${explainError(error)}`));
-    server.once('error', refused);
-    server.listen({ host, port }, () => {
-      server.off('error', refused);
-      server.on('error', (error) => log.error(`${name}: cannot accept connections`, { error }));
-      resolve(ok(listenerOn(server, name, options, handle)));
-    });
-  });
+  const listening = await listenOn(server, { host, port }, formatHostPort(host, port), (error) =>
+    log.error(`${name}: cannot accept connections`, { error }),
+  );
+  return listening.ok ? ok(listenerOn(server, name, listening.value, options, handle)) : listening;
 }
 
 /** What is being answered when a listener closes may take so long, in milliseconds. */
@@ -103,7 +95,8 @@ export type HttpListener = ReturnType<typeof listenerOn>;
 function listenerOn(
   server: Server | TlsServer,
   name: string,
-  { host, tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
+  address: string,
+  { tls, accounts = boundlessAccounts(systemClock) }: HttpListenerOptions,
   handle: RequestListener,
 ) {
   /** What a place is called in accounts. */
@@ -112,9 +105,6 @@ function listenerOn(
   const visits = new Map<string, Visit>();
   let ca = tls?.ca;
   let authorities = ca && new ClientAuthorities(ca);
-  const bound = server.address();
-  const address =
-    typeof bound === 'object' && bound !== null ? formatHostPort(bound.address, bound.port) : host;
   server.on('connection', (socket: Socket) => {
     if (!(socket instanceof TLSSocket)) connected(socket);
   });
@@ -125,16 +115,15 @@ function listenerOn(
   return {
     /** HOST:PORT with the port that was bound. */
     address,
-    /** The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. */
-    setTls(material: TlsMaterial): Result<undefined> {
-      if (!('setSecureContext' in server)) return fail(`${address} is served without TLS`);
-      const checked = checkTlsMaterial(material);
-      if (!checked.ok) return checked;
-      server.setSecureContext(serverContextOptions(material));
+    /**
+     * The new certificate holds for connections from now on. If `ca` is another one, those that are open are cut. It was
+     * checked when it was read.
+     */
+    setTls(material: TlsMaterial): void {
+      if ('setSecureContext' in server) server.setSecureContext(serverContextOptions(material));
       if (material.ca !== undefined && ca?.equals(material.ca) !== true) server.closeAllConnections();
       ca = material.ca;
       authorities = ca && new ClientAuthorities(ca);
-      return ok(undefined);
     },
     close: () => closeServer(server),
   };

@@ -91,7 +91,6 @@ function unaryOn(router: ConnectRouter, failed: Failed) {
 /** StreamClientStatus is for gRPC on the xDS listener: HTTP/1.1 has no streams in both directions. */
 export function adminCsdsRoutes(router: ConnectRouter, inspector: Inspector, failed: Failed): void {
   const slices = new TimeSlices(systemClock);
-  const bound = { useProtoFieldName: true, maxBytes: maxAnswerBytes };
   // Made whole, to know whether it is too large: one after the other.
   const turns = new Turns<undefined>();
   router.rpc(ClientStatusDiscoveryService.method.fetchClientStatus, (request, context) =>
@@ -104,7 +103,7 @@ export function adminCsdsRoutes(router: ConnectRouter, inspector: Inspector, fai
           await inspector.clientStatus({ scope: ALL_CLIENTS, request, maxBytes: maxAnswerBytes }),
         );
         return isBody && type.includes('json')
-          ? valueOf(await slices.run((pace) => statusJson(found, bound, pace)))
+          ? valueOf(await statusJson(found, maxAnswerBytes, slices, undefined, { useProtoFieldName: true }))
           : found;
       });
       if (!isBody) return encodedResponse(pieces);

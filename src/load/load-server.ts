@@ -342,23 +342,15 @@ class ClientReports extends ClientStream<ReportingClient> {
     this.#server.tell([this]);
   }
 
-  /** Of a report into each session's sums, or into none. */
-  #readings(): readonly [Reading, ...Reading[]] {
-    const mayKnow = this.client?.mayKnow;
-    const readings: Reading[] = [];
-    for (const session of this.sessions) {
-      const reading = session.reading(this, mayKnow);
-      if (reading !== undefined) readings.push(reading);
-    }
-    const [first = new Reading(undefined, undefined, undefined, mayKnow), ...others] = readings;
-    return [first, ...others];
-  }
-
   /** The first one says who the client is; where it comes again, it may have something to report. */
   *#add(bytes: Buffer, start: number, isFirst: boolean): InTurns<void> {
     const { events, clock } = this.#server.options;
-    const readings = this.#readings();
-    const [{ totals, clusters }] = readings;
+    const mayKnow = this.client?.mayKnow;
+    const into = [...this.sessions].flatMap((session) => session.reading(this, mayKnow) ?? []);
+    // Into no sums it is read for its totals.
+    const [first = new Reading(undefined, undefined, undefined, mayKnow), ...others] = into;
+    const readings = [first, ...others];
+    const { totals, clusters } = first;
     let left = 0;
     try {
       for (const reading of readings) yield* reading.read(bytes, start);

@@ -61,7 +61,7 @@ function planOf(desc: DescMessage): Plan {
   for (const field of desc.fields) {
     const found = fieldPlan(desc, field, count);
     if (found === undefined) continue;
-    const plan = ofOneShape(found);
+    const plan: FieldPlan = { ...shape, ...found };
     fields.push(plan);
     const isDouble = plan.kind === 'counter' && plan.double;
     const isBytes = field.message !== undefined || field.scalar === ScalarType.STRING;
@@ -102,18 +102,7 @@ function fieldPlan(
 }
 
 /** Each field of each report is looked up here, and V8 does that several times as fast if these objects have one shape. */
-function ofOneShape(field: FieldPlan): FieldPlan {
-  const shape: Record<string, unknown> = {
-    kind: undefined,
-    number: 0,
-    slot: 0,
-    double: false,
-    outcome: undefined,
-    message: undefined,
-    plan: undefined,
-  };
-  return Object.assign(shape, field);
-}
+const shape = { slot: 0, double: false, outcome: undefined, message: undefined, plan: undefined };
 
 const isNumber = ({ scalar }: DescField): boolean =>
   scalar === ScalarType.UINT64 || scalar === ScalarType.DOUBLE;
@@ -215,38 +204,18 @@ const leastRows = 64;
 const leastNumbers = 256;
 const leastBytes = 1024;
 
-/** What reports touch of rows, by id. */
-class Columns {
+/** What reports touch of rows, by id: for so many. */
+const columnsFor = (rows: number) => ({
   /** `placeOf()` where a row is; -1: there is none of this id. */
-  readonly places: Int32Array;
+  places: new Int32Array(rows),
   /** The first of its numbers. */
-  readonly firsts: Int32Array;
+  firsts: new Int32Array(rows),
   /** Its encoded key fields in `keys`. */
-  readonly keyStarts: Int32Array;
-  readonly keyEnds: Int32Array;
+  keyStarts: new Int32Array(rows),
+  keyEnds: new Int32Array(rows),
   /** 1: somebody has reported it since the last report of the sums. */
-  readonly reported: Uint8Array;
-
-  constructor(rows: number) {
-    this.places = new Int32Array(rows);
-    this.firsts = new Int32Array(rows);
-    this.keyStarts = new Int32Array(rows);
-    this.keyEnds = new Int32Array(rows);
-    this.reported = new Uint8Array(rows);
-  }
-
-  get capacity(): number {
-    return this.places.length;
-  }
-
-  /** Of these, the first `count`. */
-  resized(rows: number, count: number): Columns {
-    const columns = new Columns(rows);
-    for (const each of ['places', 'firsts', 'keyStarts', 'keyEnds', 'reported'] as const)
-      columns[each].set(this[each].subarray(0, count));
-    return columns;
-  }
-}
+  reported: new Uint8Array(rows),
+});
 
 /**
  * The rows of sums. What every report touches of them is in columns, side by side: reports name rows in the order in
@@ -254,7 +223,7 @@ class Columns {
  */
 export class Rows {
   readonly root: Row;
-  columns = new Columns(leastRows);
+  columns = columnsFor(leastRows);
   /** Counters and gauges. */
   numbers = new Float64Array(leastNumbers);
   /** Encoded key fields, one row behind the other. */
@@ -313,7 +282,7 @@ export class Rows {
   /** Gives memory back that rows had which are gone. */
   trim(): void {
     const end = this.#rows.findLastIndex((row) => row !== undefined) + 1;
-    if (this.columns.capacity <= Math.max(leastRows, 4 * end)) return;
+    if (this.columns.places.length <= Math.max(leastRows, 4 * end)) return;
     const last = this.#rows[end - 1];
     this.#rows.length = end;
     this.names.length = end;
@@ -322,7 +291,7 @@ export class Rows {
         plan,
         ids.filter((id) => id < end),
       );
-    this.columns = this.columns.resized(Math.max(leastRows, 2 * end), end);
+    this.#resize(Math.max(leastRows, 2 * end), end);
     this.#numbersEnd = last === undefined ? 0 : (this.columns.firsts[last.id] ?? 0) + last.plan.numbers;
     this.numbers = resized(this.numbers, this.#numbersEnd);
     this.#moveKeys(0);
@@ -374,11 +343,19 @@ export class Rows {
 
   #newId({ numbers }: Plan): number {
     const id = this.#rows.length;
-    if (id === this.columns.capacity) this.columns = this.columns.resized(2 * id, id);
+    if (id === this.columns.places.length) this.#resize(2 * id, id);
     this.columns.firsts[id] = this.#numbersEnd;
     this.#numbersEnd += numbers;
     if (this.#numbersEnd > this.numbers.length) this.numbers = resized(this.numbers, 2 * this.#numbersEnd);
     return id;
+  }
+
+  /** The columns of the first `count` stay. */
+  #resize(rows: number, count: number): void {
+    const columns = columnsFor(rows);
+    for (const each of ['places', 'firsts', 'keyStarts', 'keyEnds', 'reported'] as const)
+      columns[each].set(this.columns[each].subarray(0, count));
+    this.columns = columns;
   }
 
   #remove(row: Row): void {

@@ -1,5 +1,5 @@
 import { mostNodeText, placeOf, type WantedMetadata } from '../model/node-path.ts';
-import { errorMessage, fail, ok, type Result } from '../model/result.ts';
+import { attempt, errorMessage, type Result } from '../model/result.ts';
 import { bytesTag, doubleTag, MessageReader, varintTag } from '../protobuf/message-reader.ts';
 
 /** Strings, numbers and booleans as text, in nested mappings. Nulls and lists are left out. */
@@ -37,11 +37,10 @@ export type ClientNode = Readonly<ReadNode>;
  * for: they are skipped, not decoded (protocol §3.1). Nor is metadata that is not `wanted`; undefined: all of it.
  */
 export function readClientNode(bytes: Buffer, wanted?: WantedMetadata): Result<ClientNode> {
-  try {
-    return readNode(bytes, wanted);
-  } catch (error) {
-    return fail(`node cannot be decoded: ${errorMessage(error)}`);
-  }
+  return attempt(
+    () => readNode(bytes, wanted),
+    (error) => (error instanceof TooLong ? error.message : `node cannot be decoded: ${errorMessage(error)}`),
+  );
 }
 
 /** Of all mappings of its metadata together; Istio's proxies have a few hundred. */
@@ -54,46 +53,25 @@ export const longestValue = 4096;
 const mostTextBytes = 4 * (longestValue + 1);
 
 // By hand, because each client of a fleet that reconnects at once brings one.
-function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): Result<ClientNode> {
+function readNode(bytes: Buffer, wanted: WantedMetadata | undefined): ClientNode {
   const node = new ReadNode();
   const clientFeatures: string[] = [];
   const room = { bytes: mostTextBytes };
   const metadata = new Map<string, string | Metadata>();
   const entries = { left: mostEntries };
   for (const reader = new MessageReader(bytes); reader.next(); ) {
-    switch (reader.tag) {
-      case bytesTag(1):
-        if (isTooLong(reader)) return tooLong('node.id', reader);
-        node.id = reader.lossyText();
-        break;
-      case bytesTag(2):
-        if (isTooLong(reader)) return tooLong('node.cluster', reader);
-        node.cluster = reader.lossyText();
-        break;
-      case bytesTag(3):
-        readStruct(reader.message(), wanted, metadata, 0, entries);
-        break;
-      case bytesTag(4):
-        node.locality = readLocality(reader.message());
-        break;
-      case bytesTag(6):
-        node.userAgentName = reader.lossyText(mostTextBytes);
-        break;
-      case bytesTag(7):
-        node.userAgentVersion = reader.lossyText(mostTextBytes);
-        break;
-      case bytesTag(8):
-        node.userAgentVersion = readBuildVersion(reader.message());
-        break;
-      case bytesTag(10):
-        keepFeature(reader, clientFeatures, room);
-        break;
-      default:
-    }
+    if (reader.tag === bytesTag(1)) node.id = shortText('node.id', reader);
+    else if (reader.tag === bytesTag(2)) node.cluster = shortText('node.cluster', reader);
+    else if (reader.tag === bytesTag(3)) readStruct(reader.message(), wanted, metadata, 0, entries);
+    else if (reader.tag === bytesTag(4)) node.locality = readLocality(reader.message());
+    else if (reader.tag === bytesTag(6)) node.userAgentName = reader.lossyText(mostTextBytes);
+    else if (reader.tag === bytesTag(7)) node.userAgentVersion = reader.lossyText(mostTextBytes);
+    else if (reader.tag === bytesTag(8)) node.userAgentVersion = readBuildVersion(reader.message());
+    else if (reader.tag === bytesTag(10)) keepFeature(reader, clientFeatures, room);
   }
   if (clientFeatures.length > 0) node.clientFeatures = clientFeatures;
   if (metadata.size > 0) node.metadata = metadata;
-  return ok(node);
+  return node;
 }
 
 function keepFeature(reader: MessageReader, features: string[], room: { bytes: number }): void {
@@ -101,10 +79,13 @@ function keepFeature(reader: MessageReader, features: string[], room: { bytes: n
   if (features.length < mostFeatures && room.bytes >= 0) features.push(reader.lossyText());
 }
 
-const isTooLong = ({ start, end }: MessageReader): boolean => end - start > mostNodeText;
+class TooLong extends Error {}
 
-const tooLong = (where: string, { start, end }: MessageReader): Result<never> =>
-  fail(`${where} has ${end - start} bytes: at most ${mostNodeText} are accepted`);
+function shortText(where: string, reader: MessageReader): string {
+  const length = reader.end - reader.start;
+  if (length <= mostNodeText) return reader.lossyText();
+  throw new TooLong(`${where} has ${length} bytes: at most ${mostNodeText} are accepted`);
+}
 
 /** As deep as protobuf's own readers go. */
 const maxDepth = 100;

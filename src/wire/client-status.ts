@@ -7,7 +7,7 @@ import {
   ClientStatusResponseSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
 import { fail, ok, type Result } from '../model/result.ts';
-import type { Pace } from '../model/time-slices.ts';
+import type { Payer, TimeSlices } from '../model/time-slices.ts';
 import {
   encode,
   encoded,
@@ -21,7 +21,7 @@ import {
 } from '../protobuf/field-writer.ts';
 import { bytesTag, MessageReader } from '../protobuf/message-reader.ts';
 import { Code, type GrpcStatus } from './grpc-status.ts';
-import { JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
+import { type JsonForm, JsonInTurns, JsonText, writtenWithin } from './json-in-turns.ts';
 
 /** One GenericXdsConfig (protocol §9). What is undefined, empty or 0 is left out. */
 export interface StatusEntry {
@@ -209,15 +209,18 @@ export function* statusClients(
  * An answer as JSON, made in slices. RESOURCE_EXHAUSTED: it has more bytes than that, as JSON, where a control character
  * of a name has six.
  */
-export async function statusJson(
+export function statusJson(
   pieces: EncodedStatus,
-  { useProtoFieldName, maxBytes }: { readonly useProtoFieldName: boolean; readonly maxBytes: number },
-  pace: Pace,
+  maxBytes: number,
+  slices: TimeSlices,
+  payer?: Payer,
+  form: JsonForm = {},
 ): Promise<Result<readonly Buffer[], GrpcStatus>> {
-  const text = new JsonText();
-  const json = new JsonInTurns(text, { useProtoFieldName });
-  const turns = json.message(ClientStatusResponseSchema, Buffer.concat(pieces));
-  return (await writtenWithin(maxBytes, text, turns, pace)) ? ok(text.parts) : fail(jsonTooLarge(maxBytes));
+  return slices.run(async (pace) => {
+    const text = new JsonText();
+    const turns = new JsonInTurns(text, form).message(ClientStatusResponseSchema, Buffer.concat(pieces));
+    return (await writtenWithin(maxBytes, text, turns, pace)) ? ok(text.parts) : fail(jsonTooLarge(maxBytes));
+  }, payer);
 }
 
 function jsonTooLarge(maxBytes: number): GrpcStatus {

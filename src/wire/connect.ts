@@ -25,6 +25,7 @@ import { fail, ok, type Result } from '../model/result.ts';
 import { Deframer, prefixOf } from './grpc-frames.ts';
 import { beginAnswer, endAnswer, refusalOf, refuse } from './grpc-requests.ts';
 import { Code as GrpcCode, type GrpcStatus } from './grpc-status.ts';
+import { httpStatusOf } from './http-answer.ts';
 import { pathOf } from './http-server.ts';
 import { draining } from './refusal.ts';
 import type { Peer } from './server-stream.ts';
@@ -46,7 +47,6 @@ export class AuxiliaryCall {
   readonly kind: CallKind;
   readonly #stream: ServerHttp2Stream;
   readonly #released: (call: AuxiliaryCall) => void;
-  readonly #closing: (() => void)[] = [];
   /** The stream, and work that goes on though the client may have left. */
   #holds = 1;
   #waitingSince: number | undefined;
@@ -66,7 +66,6 @@ export class AuxiliaryCall {
     this.#stream = stream;
     this.#released = released;
     stream.once('close', () => {
-      for (const run of this.#closing) run();
       this.answerTaken();
       this.#release();
     });
@@ -109,12 +108,6 @@ export class AuxiliaryCall {
     const answer = this.#answer;
     this.#answer = undefined;
     return answer;
-  }
-
-  /** At once, if it is closed already. */
-  onClose(run: () => void): void {
-    if (this.#stream.closed || this.#stream.destroyed) run();
-    else this.#closing.push(run);
   }
 
   /** A request was complete, and something was answered, or the client has taken a piece of an answer. */
@@ -250,7 +243,9 @@ export class ConnectPaths {
     const refusal = service.refusal?.(peer);
     const opened = refusal === undefined ? this.#open(stream, peer, service.kindOf(path)) : fail(refusal);
     if (!opened.ok) {
-      refuse(stream, opened.error, httpStatusOf(opened.error, headers));
+      // gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status.
+      const isGrpc = headers['content-type']?.startsWith('application/grpc') === true;
+      refuse(stream, opened.error, isGrpc ? 200 : httpStatusOf(opened.error.code));
       return;
     }
     const call = opened.value;
@@ -260,7 +255,7 @@ export class ConnectPaths {
       return;
     }
     // Thousands of calls may arrive in one packet: those that are over when it is their turn do not begin.
-    const start = (): void => this.#start(handler, stream, headers, raw, call);
+    const start = (): void => void this.#start(handler, stream, headers, raw, call);
     peer.account.wait(() => peer.account.work(start));
   }
 
@@ -309,41 +304,31 @@ export class ConnectPaths {
     this.#shutDown.abort(new ConnectError(draining.status.message, Code.Unavailable));
   }
 
-  #start(
+  async #start(
     handler: Handler,
     stream: ServerHttp2Stream,
     headers: IncomingHttpHeaders,
     raw: readonly string[],
     call: AuxiliaryCall,
-  ): void {
+  ): Promise<void> {
     if (call.ended || stream.destroyed || stream.closed) return;
     if (this.#isShutDown) {
       call.end(draining.status);
       return;
     }
-    // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
-    const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
-    const response = new Http2ServerResponse(stream);
-    this.#run(handler, request, response, call).catch((error: unknown) => {
+    try {
+      // connect builds a URL of it, which throws for some of what gRPC clients put there for a Unix socket.
+      const request = new Http2ServerRequest(stream, { ...headers, ':authority': 'localhost' }, {}, raw);
+      const response = new Http2ServerResponse(stream);
+      const values = createContextValues().set(callKey, call);
+      const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
+      const body = answer.body && withProgress(answer.body, call, answer.header);
+      await universalResponseToNodeResponse({ ...answer, ...(body && { body }) }, response);
+    } catch (error) {
       const expected = call.ended || ConnectError.from(error).code === Code.Aborted;
       if (!expected) this.#options.threw?.(error, handler.requestPath);
       stream.destroy();
-    });
-  }
-
-  async #run(
-    handler: Handler,
-    request: Http2ServerRequest,
-    response: Http2ServerResponse,
-    call: AuxiliaryCall,
-  ): Promise<void> {
-    const values = createContextValues().set(callKey, call);
-    const answer = await handler(universalRequestFromNodeRequest(request, response, undefined, values));
-    const { body } = answer;
-    await universalResponseToNodeResponse(
-      body === undefined ? answer : { ...answer, body: withProgress(body, call, answer.header) },
-      response,
-    );
+    }
   }
 }
 
@@ -370,13 +355,6 @@ async function* withProgress(
     }
     call.answerTaken();
   }
-}
-
-/** gRPC's clients look for the grpc-status of a 200 (gRPC over HTTP/2, Responses); others go by the HTTP status. */
-function httpStatusOf({ code }: GrpcStatus, headers: IncomingHttpHeaders): number {
-  if (headers['content-type']?.startsWith('application/grpc') === true) return 200;
-  if (code === GrpcCode.PERMISSION_DENIED) return 403;
-  return code === GrpcCode.RESOURCE_EXHAUSTED ? 429 : 404;
 }
 
 /** From the message of a unary call to the frame of its answer. It costs less than to have the call wait. */
@@ -415,7 +393,7 @@ function answerAtOnce(
     },
   };
   const deframer = new Deframer(sink, maxRequestBytes, 'a fixed limit');
-  call.onClose(() => deframer.stop());
+  stream.once('close', () => deframer.stop());
   const finish = (result: Result<Buffer, GrpcStatus>): void => {
     deframer.stop();
     if (call.ended || stream.destroyed || stream.closed || stream.headersSent) return;

@@ -33,10 +33,12 @@ const statuses: ReadonlyMap<Code, number> = new Map<Code, number>([
   [Code.UNAVAILABLE, 503],
 ]);
 
+export const httpStatusOf = (code: Code): number => statuses.get(code) ?? 500;
+
 /** Codes are written as Connect writes them. */
 export function refusal(
   { code, message }: GrpcStatus,
-  status = statuses.get(code) ?? 500,
+  status = httpStatusOf(code),
   headers: Readonly<Record<string, string>> = status === 429 || status === 503 ? { 'retry-after': '1' } : {},
 ): HttpAnswer {
   return problem(status, codeName(code).toLowerCase(), message, headers);

@@ -44,7 +44,7 @@ export function listenHttp(options: HttpServerOptions): Promise<Result<HttpServe
 
 /** Connections come in by one listener, and go to the server of the HTTP that is spoken on them. */
 export class HttpServer extends Listener {
-  readonly #options: HttpServerOptions;
+  readonly options: HttpServerOptions;
   readonly #http1: ReturnType<typeof createHttp1>;
   readonly #http2: ReturnType<typeof createHttp2>;
   readonly #sessions = new WeakMap<Socket, Http1Session>();
@@ -53,7 +53,7 @@ export class HttpServer extends Listener {
   /** Those whose client has something to do, and since when; the oldest first. */
   readonly #waiting = new Map<HttpExchange, number>();
   readonly #stalled = new Sweep(this.clock, stalledCheckMs, () => {
-    const milliseconds = this.#options.stalledTimeout();
+    const milliseconds = this.options.stalledTimeout();
     const latest = this.clock.monotonic() - milliseconds;
     for (const [exchange, since] of this.#waiting) {
       if (since > latest) break;
@@ -64,7 +64,7 @@ export class HttpServer extends Listener {
 
   constructor(at: Address, options: HttpServerOptions) {
     super(at, ['h2', 'http/1.1'], options);
-    this.#options = options;
+    this.options = options;
     const http1 = { keepAliveTimeout: 0, maxHeaderSize: maxHeaderBytes, requireHostHeader: false };
     this.#http1 = createHttp1(http1, (request, response) => this.#onHttp1(request, response));
     this.#http1.on('checkExpectation', (request, response) => this.#onHttp1(request, response));
@@ -100,10 +100,6 @@ export class HttpServer extends Listener {
   /** Connections end with what is under way. */
   protected override async end(): Promise<void> {
     for (const socket of this.#silent) socket.destroy();
-  }
-
-  get refused(): ListenerOptions['refused'] {
-    return this.#options.refused;
   }
 
   /** The client has to send its body now, or to read its answer: that may not take for ever. */
@@ -177,7 +173,7 @@ export class HttpServer extends Listener {
           exchange.refuse(429, { code: Code.RESOURCE_EXHAUSTED, message: excess }, 'held_bytes');
           return;
         }
-        const routed = refusedHead(request) ?? this.#options.route(head);
+        const routed = refusedHead(request) ?? this.options.route(head);
         if (typeof routed === 'function') exchange.read(routed);
         else exchange.answer(routed);
       } catch (error) {
@@ -399,7 +395,7 @@ class HttpExchange implements Gatherer {
     }
     if (this.#answered) {
       // Else it is refused already, and has not sent the rest of its body.
-      if (this.#response.writableLength > 0) this.#owner.refused?.('stalled');
+      if (this.#response.writableLength > 0) this.#owner.options.refused?.('stalled');
       this.#owner.waitsNoMore(this); // counted once, however late it closes
       this.#destroy();
       return;
@@ -481,7 +477,7 @@ class HttpExchange implements Gatherer {
   /** `isLast`: the rest of the body does not come, or is not waited for. */
   refuse(http: number, status: GrpcStatus, why: RefusedReason, isLast = true): void {
     if (this.#answered) return;
-    this.#owner.refused?.(why);
+    this.#owner.options.refused?.(why);
     // HTTP/1.1 alone can end its connection with an answer; HTTP/2 ends the stream.
     const ends = isLast && this.#request.httpVersionMajor === 1;
     this.answer(refusal(status, http, ends ? { connection: 'close' } : {}));

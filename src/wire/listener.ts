@@ -1,16 +1,11 @@
 import { constants, hash } from 'node:crypto';
 import { chmodSync, existsSync, lstatSync } from 'node:fs';
 import { lstat, unlink } from 'node:fs/promises';
-import { createConnection, createServer, type ListenOptions, type Socket } from 'node:net';
+import { createConnection, createServer, type ListenOptions, type Server, type Socket } from 'node:net';
 import { dirname } from 'node:path';
-import {
-  createServer as createTlsServer,
-  type SecureContextOptions,
-  type TLSSocket,
-  type Server as TlsServer,
-} from 'node:tls';
+import { createServer as createTlsServer, type TLSSocket, type Server as TlsServer } from 'node:tls';
 import { type Clock, systemClock } from '../model/clock.ts';
-import { fail, ok, type Result } from '../model/result.ts';
+import { attempt, fail, ok, type Result } from '../model/result.ts';
 import { type Address, formatHostPort, parseAddress } from './address.ts';
 import {
   ClientConnections,
@@ -40,6 +35,29 @@ export async function listen<S extends Listener>(
   return listening;
 }
 
+/** Returns the address that is bound: HOST:PORT with its port. `failed`: what comes later. */
+export function listenOn(
+  server: Server,
+  target: ListenOptions,
+  address: string,
+  failed: (error: Error) => void,
+): Promise<Result<string>> {
+  return new Promise((resolve) => {
+    const refused = (error: Error): void => resolve(fail(cannotListen(address, target, error)));
+    server.once('error', refused);
+    server.listen(target, () => {
+      server.off('error', refused);
+      server.on('error', failed);
+      const bound = server.address();
+      const isTcp = typeof bound === 'object' && bound !== null;
+      resolve(ok(isTcp ? formatHostPort(bound.address, bound.port) : address));
+    });
+  });
+}
+
+const cannotListen = (address: string, { path }: ListenOptions, error: unknown): string =>
+  `cannot listen on ${address}: ${(path && explainSocket(path)) ?? explainError(error)}`;
+
 /** One address: its TLS, its connections, and their end. What is spoken on them is up to its classes. */
 export abstract class Listener {
   readonly clock: Clock;
@@ -49,7 +67,10 @@ export abstract class Listener {
   readonly #at: Address;
   /** What TLS and HTTP cost is only for connections that are admitted: their servers listen nowhere themselves. */
   readonly #server = createServer({ noDelay: true, keepAlive: true, keepAliveInitialDelay: tcpKeepAlive });
-  readonly #tls: TlsAcceptor | undefined;
+  /** Gives tickets, where there are any, and takes none. Undefined: there is no TLS. */
+  readonly #fresh: TlsServer | undefined;
+  /** Undefined: no session is resumed. */
+  readonly #resuming: TlsServer | undefined;
   readonly #options: ListenerOptions;
   #address: string;
   #drained: Promise<void> | undefined;
@@ -68,18 +89,9 @@ export abstract class Listener {
     this.clock = clock;
     this.maxRequestBytes = maxRequestBytes;
     this.halfSent = new HalfSent(clock, halfSentBudget(maxRequestBytes), messageTimeout);
-    this.#tls =
-      tls &&
-      new TlsAcceptor(
-        tls,
-        protocols,
-        clock,
-        (socket) => this.#secured(socket),
-        (error, socket) => {
-          this.#handshakeFailed(error, socket);
-          socket.destroy(); // one that was not done in time goes on else
-        },
-      );
+    this.#fresh = tls && this.#tlsServer(tls, protocols);
+    this.#resuming = tls?.sessions && this.#tlsServer(tls, protocols);
+    if (tls !== undefined) this.#show(tls, tls);
     this.clients = new ClientConnections(
       this.#server,
       (socket) => this.#admitted(socket),
@@ -105,34 +117,23 @@ export abstract class Listener {
     return this.clients.size;
   }
 
-  async listen(): Promise<Result<undefined>> {
+  async listen(): Promise<Result<void>> {
     const { address, unixMode, reusePort = false } = this.#options;
     const at = this.#at;
     const target: ListenOptions =
       at.kind === 'tcp' ? { host: at.host, port: at.port, reusePort } : { path: at.path };
     if (at.kind === 'unix') await removeStaleSocket(at.path);
-    const server = this.#server;
-    return new Promise((resolve) => {
-      const refused = (error: unknown): void => {
-        const why = (at.kind === 'unix' ? explainSocket(at.path) : undefined) ?? explainError(error);
-        resolve(fail(`cannot listen on ${address}: ${why}`));
-      };
-      server.once('error', refused);
-      server.listen({ ...target, backlog }, () => {
-        server.off('error', refused);
-        server.on('error', (error) => this.#report('cannot accept connections', error));
-        try {
-          if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
-        } catch (error) {
-          refused(error);
-          return;
-        }
-        const bound = server.address();
-        if (typeof bound === 'object' && bound !== null)
-          this.#address = formatHostPort(bound.address, bound.port);
-        resolve(ok(undefined));
-      });
-    });
+    const bound = await listenOn(this.#server, { ...target, backlog }, address, (error) =>
+      this.#report('cannot accept connections', error),
+    );
+    if (!bound.ok) return bound;
+    this.#address = bound.value;
+    return attempt(
+      () => {
+        if (at.kind === 'unix' && unixMode !== undefined) chmodSync(at.path, unixMode);
+      },
+      (error) => cannotListen(address, target, error),
+    );
   }
 
   /**
@@ -140,7 +141,8 @@ export abstract class Listener {
    * for the client's certificate is gone: they end, spread over `reviewTime`. It was checked when it was read.
    */
   setTls(material: TlsMaterial): void {
-    this.#tls?.setMaterial(material);
+    const { tls } = this.#options;
+    if (tls !== undefined) this.#show(material, tls);
     if (material.ca !== undefined) this.clients.replaceAuthorities(material.ca);
   }
 
@@ -208,8 +210,52 @@ export abstract class Listener {
   }
 
   #admitted(socket: Socket): void {
-    if (this.#tls === undefined) this.connected(socket, undefined);
-    else this.#tls.accept(socket, this.clients.mayResume(socket));
+    // Else the client verifies itself anew. It gets a ticket for its new session.
+    const resuming = this.clients.mayResume(socket) ? this.#resuming : undefined;
+    const server = resuming ?? this.#fresh;
+    if (server === undefined) this.connected(socket, undefined);
+    else server.emit('connection', socket);
+  }
+
+  #tlsServer(tls: ListenerTls, protocols: readonly string[]): TlsServer {
+    const server = createTlsServer({
+      ...secureContextOptions(tls),
+      ALPNProtocols: [...protocols],
+      handshakeTimeout: handshakeTimeoutMs,
+      // Without authorities of our own, Node would believe those of the public web.
+      requestCert: tls.ca !== undefined,
+      rejectUnauthorized: tls.requireClientCertificate,
+    });
+    server.on('tlsClientError', (error, socket) => {
+      this.#handshakeFailed(error, socket);
+      socket.destroy(); // one that was not done in time goes on else
+    });
+    return server.on('secureConnection', (socket) => this.#secured(socket));
+  }
+
+  /** For handshakes from now on (ADR 180). */
+  #show(material: TlsMaterial, { sessions, requireClientCertificate }: ListenerTls): void {
+    const { ticketSecret, ca } = material;
+    const keys: TicketKeys | undefined =
+      sessions &&
+      (ticketSecret === undefined
+        ? (hour) => sessions.keys.of(hour)
+        : derivedKeys(ticketSecret, sessions.listener));
+    const parsed = ca && parseCertificates(ca.toString('latin1'), 'ca');
+    const authorities = parsed?.ok === true ? parsed.value.map(({ fingerprint256 }) => fingerprint256) : [];
+    // A session is resumed only where its client would be verified in the same way: by this listener and these authorities,
+    // whatever certificate the listener shows.
+    const verified = [sessions?.listener, requireClientCertificate, ...authorities.toSorted()];
+    const sessionIdContext = hash('sha256', JSON.stringify(verified), 'hex').slice(0, 32);
+    const { secureOptions = 0, ...shown } = secureContextOptions(material);
+    const options = { ...shown, sessionTimeout, sessionIdContext, secureOptions };
+    for (const server of [this.#fresh, this.#resuming]) {
+      if (server === undefined) continue;
+      server.setSecureContext(options);
+      const callback = ticketKeyCallback(keys, () => this.clock.now(), server === this.#resuming);
+      if (!callBack(server, callback))
+        server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
+    }
   }
 }
 
@@ -244,84 +290,6 @@ function refuses(path: string): Promise<boolean> {
     });
     socket.on('error', (error) => resolve(errorCode(error) === 'ECONNREFUSED'));
   });
-}
-
-/** TLS of one listener: what it shows, whom it believes, and which sessions are resumed (ADR 180). */
-class TlsAcceptor {
-  readonly #tls: ListenerTls;
-  readonly #clock: Clock;
-  /** Gives tickets, where there are any, and takes none. */
-  readonly #fresh: TlsServer;
-  /** Undefined: no session is resumed. */
-  readonly #resuming: TlsServer | undefined;
-
-  /** `secured`, `failed`: what becomes of a handshake. */
-  constructor(
-    tls: ListenerTls,
-    protocols: readonly string[],
-    clock: Clock,
-    secured: (socket: TLSSocket) => void,
-    failed: (error: Error, socket: TLSSocket) => void,
-  ) {
-    this.#tls = tls;
-    this.#clock = clock;
-    const server = (): TlsServer => {
-      const made = createTlsServer({
-        ...secureContextOptions(tls),
-        ALPNProtocols: [...protocols],
-        handshakeTimeout: handshakeTimeoutMs,
-        // Without authorities of our own, Node would believe those of the public web.
-        requestCert: tls.ca !== undefined,
-        rejectUnauthorized: tls.requireClientCertificate,
-      });
-      made.on('tlsClientError', failed);
-      made.on('secureConnection', secured);
-      return made;
-    };
-    this.#fresh = server();
-    this.#resuming = tls.sessions && server();
-    this.setMaterial(tls);
-  }
-
-  /** `resumes`: false makes the client verify itself anew. It gets a ticket for its new session. */
-  accept(socket: Socket, resumes: boolean): void {
-    const server = resumes ? (this.#resuming ?? this.#fresh) : this.#fresh;
-    server.emit('connection', socket);
-  }
-
-  /** For handshakes from now on. */
-  setMaterial(material: TlsMaterial): void {
-    const { sessions } = this.#tls;
-    const { ticketSecret } = material;
-    const keys: TicketKeys | undefined =
-      sessions &&
-      (ticketSecret === undefined
-        ? (hour) => sessions.keys.of(hour)
-        : derivedKeys(ticketSecret, sessions.listener));
-    this.#set(this.#fresh, material, keys, false);
-    if (this.#resuming !== undefined) this.#set(this.#resuming, material, keys, true);
-  }
-
-  #set(server: TlsServer, material: TlsMaterial, keys: TicketKeys | undefined, accepts: boolean): void {
-    const { secureOptions = 0, ...shown } = secureContextOptions(material);
-    const options = { ...shown, ...this.#sessionOptions(material), secureOptions };
-    server.setSecureContext(options);
-    const callback = ticketKeyCallback(keys, () => this.#clock.now(), accepts);
-    if (!callBack(server, callback))
-      server.setSecureContext({ ...options, secureOptions: secureOptions | constants.SSL_OP_NO_TICKET });
-  }
-
-  /**
-   * A session is resumed only where its client would be verified in the same way: by this listener and these authorities,
-   * whatever certificate the listener shows.
-   */
-  #sessionOptions({ ca }: TlsMaterial): SecureContextOptions {
-    const { sessions, requireClientCertificate } = this.#tls;
-    const parsed = ca && parseCertificates(ca.toString('latin1'), 'ca');
-    const authorities = parsed?.ok === true ? parsed.value.map(({ fingerprint256 }) => fingerprint256) : [];
-    const verified = [sessions?.listener, requireClientCertificate, ...authorities.toSorted()];
-    return { sessionTimeout, sessionIdContext: hash('sha256', JSON.stringify(verified), 'hex').slice(0, 32) };
-  }
 }
 
 /**

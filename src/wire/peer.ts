@@ -1,4 +1,5 @@
 import { X509Certificate } from 'node:crypto';
+import type { Http2Session } from 'node:http2';
 import { Socket } from 'node:net';
 import { type DetailedPeerCertificate, type PeerCertificate, TLSSocket } from 'node:tls';
 import { unquoted } from '../model/text.ts';
@@ -138,13 +139,10 @@ export function addressText(address: string, port = 0): string {
   return formatHostPort(isMapped ? address.slice('::ffff:'.length) : address, port);
 }
 
-/** HTTP on a connection, whichever version: node:http2's sessions are such, and `Http1Session`. */
-export interface ClientSession {
-  /** It ends when what is under way is done. */
-  readonly closed: boolean;
-  readonly destroyed: boolean;
-  /** Lets what is under way end, and takes nothing new. */
-  close(): void;
-  destroy(): void;
+/**
+ * HTTP on a connection, whichever version: node:http2's sessions are such, and `Http1Session`. `close` lets what is under way
+ * end, and takes nothing new; then it is `closed`, and ends when what is under way is done.
+ */
+export type ClientSession = Pick<Http2Session, 'closed' | 'destroyed' | 'close' | 'destroy'> & {
   on(event: 'close', listener: () => void): unknown;
-}
+};

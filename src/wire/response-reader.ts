@@ -153,46 +153,27 @@ export const plain: IncomingResource = {
 export function readDeltaResource(entry: Buffer): IncomingResource {
   const read: { -readonly [Key in keyof IncomingResource]: IncomingResource[Key] } = { ...plain };
   let resourceName: IncomingName | undefined;
-  let aliases: string[] | undefined;
+  const aliases: string[] = [];
   for (const reader = new MessageReader(entry); reader.next(); ) {
-    switch (reader.tag) {
-      case bytesTag(1):
-        read.version = reader.text();
-        break;
-      case bytesTag(2):
-        read.any = reader.view();
-        break;
-      case bytesTag(3):
-        read.name = reader.text();
-        break;
-      case bytesTag(4):
-        if ((aliases ??= []).push(reader.text()) > mostEntries)
-          throw new Error(`a resource has more than ${mostEntries} aliases`);
-        break;
-      case bytesTag(6):
-        read.ttlMilliseconds = readDuration(reader.message());
-        break;
-      case bytesTag(7):
-        read.doNotCache = readFlag(reader.message());
-        break;
-      case bytesTag(8):
-        resourceName = readName(reader.message());
-        break;
-      case bytesTag(9):
-        read.metadata = reader.view();
-        checkMessage(MetadataSchema, read.metadata, partLevel);
-        break;
-      default:
+    if (reader.tag === bytesTag(1)) read.version = reader.text();
+    else if (reader.tag === bytesTag(2)) read.any = reader.view();
+    else if (reader.tag === bytesTag(3)) read.name = reader.text();
+    else if (reader.tag === bytesTag(4)) {
+      if (aliases.push(reader.text()) > mostEntries)
+        throw new Error(`a resource has more than ${mostEntries} aliases`);
+    } else if (reader.tag === bytesTag(6)) read.ttlMilliseconds = readDuration(reader.message());
+    else if (reader.tag === bytesTag(7)) read.doNotCache = readFlag(reader.message());
+    else if (reader.tag === bytesTag(8)) resourceName = readName(reader.message());
+    else if (reader.tag === bytesTag(9)) {
+      read.metadata = reader.view();
+      checkMessage(MetadataSchema, read.metadata, partLevel);
     }
   }
   if (read.name !== '' && resourceName !== undefined) {
     throw new Error(`resource ${JSON.stringify(read.name)} has both name and resource_name`);
   }
-  if (resourceName !== undefined) {
-    read.name = resourceName.name;
-    read.constraints = resourceName.constraints;
-  }
-  if (aliases !== undefined) read.aliases = aliases;
+  Object.assign(read, resourceName);
+  if (aliases.length > 0) read.aliases = aliases;
   if (read.any !== undefined) read.anyType = readAny(read.any).typeUrl;
   return read;
 }

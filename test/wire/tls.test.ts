@@ -2,14 +2,18 @@ import { spawn } from 'node:child_process';
 import { mkdtemp, rename, rm, symlink, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { type ConnectionOptions, connect as connectTls } from 'node:tls';
 import { type Client, credentials, status } from '@grpc/grpc-js';
 import { expect } from 'chai';
 import { type Clock, systemClock } from '../../src/model/clock.ts';
-import { readTlsFiles, watchTlsFiles } from '../../src/security/tls-files.ts';
+import type { Log } from '../../src/observe/log.ts';
+import { Metrics } from '../../src/observe/metrics.ts';
+import { readTlsFiles } from '../../src/security/tls-files.ts';
+import { TlsFollower } from '../../src/watched-tls.ts';
 import type { GrpcServer } from '../../src/wire/http2-server.ts';
 import type { Peer, ServerStream } from '../../src/wire/server-stream.ts';
-import { checkTlsMaterial, type TlsMaterial } from '../../src/wire/tls-material.ts';
+import { checkTlsMaterial } from '../../src/wire/tls-material.ts';
 import { eventually } from '../e2e/support/eventually.ts';
 import { type Issued, issueCertificate } from '../support/certificates.ts';
 import { nextMessage, openCall, rawClient, statusOf } from '../support/grpc-calls.ts';
@@ -300,33 +304,30 @@ describe('TLS', () => {
 
     const pair = () => ({ certificate: join(directory, 'tls.crt'), privateKey: join(directory, 'tls.key') });
 
-    async function watched(): Promise<{ next(): Promise<string> }> {
-      const first = await readTlsFiles(pair());
-      if (!first.ok) throw new Error(first.error);
-      return watchedSince(first.value, systemClock);
+    async function watched(clock: Clock = systemClock) {
+      const followed = await read(clock);
+      followed.follow();
+      return followed;
     }
 
-    function watchedSince(current: TlsMaterial | undefined, clock: Clock): { next(): Promise<string> } {
+    /** They were read, and are not followed yet. */
+    async function read(clock: Clock) {
       const heard: string[] = [];
-      let wasInForce = true;
       let wake = (): void => undefined;
       const tell = (what: string): void => {
         heard.push(what);
         wake();
       };
-      stop.push(
-        watchTlsFiles(pair(), {
-          clock,
-          current,
-          take: ({ certificate: taken }) => tell(String(taken)),
-          refused: tell,
-          looked: (isInForce) => {
-            if (isInForce !== wasInForce) tell(isInForce ? 'in force' : 'not in force');
-            wasInForce = isInForce;
-          },
-        }),
-      );
+      const metrics = new Metrics();
+      const quiet = (): void => {};
+      const error: Log['error'] = (_, fields) => tell(String(fields?.['error']));
+      const log: Log = { debug: quiet, info: quiet, warn: quiet, error, child: () => log };
+      const follower = new TlsFollower({ listener: 'xds' }, pair(), { log, metrics }, clock);
+      stop.push(() => follower.close());
+      await follower.material();
       return {
+        follow: () => void follower.follow(({ certificate }) => tell(String(certificate))),
+        isRefused: () => metrics.certificates.followed()[0]?.refused !== undefined,
         async next() {
           if (heard.length === 0) await new Promise<void>((resolve) => (wake = resolve));
           return heard.shift() ?? '';
@@ -354,10 +355,10 @@ describe('TLS', () => {
       expect(await watching.next()).to.equal(second.certificate);
       await writeFile(join(directory, 'tls.crt'), forServer.certificate);
       expect(await watching.next()).to.contain('does not belong to the certificate');
-      expect(await watching.next()).to.equal('not in force');
+      expect(watching.isRefused()).to.equal(true);
       await writeFile(join(directory, 'tls.key'), forServer.privateKey);
       expect(await watching.next()).to.equal(forServer.certificate);
-      expect(await watching.next()).to.equal('in force');
+      await eventually(() => expect(watching.isRefused()).to.equal(false));
     });
 
     it('a refusal is over when the old files are back', async () => {
@@ -365,26 +366,27 @@ describe('TLS', () => {
       const watching = await watched();
       await writeFile(join(directory, 'tls.crt'), 'x');
       expect(await watching.next()).to.contain('not PEM');
-      expect(await watching.next()).to.equal('not in force');
+      expect(watching.isRefused()).to.equal(true);
       await put(directory, forServer);
-      expect(await watching.next()).to.equal('in force');
+      await eventually(() => expect(watching.isRefused()).to.equal(false));
     });
 
     it('what changed between the reading and the watch is taken when it has settled', async () => {
       await put(directory, forServer);
-      const first = await readTlsFiles(pair());
-      if (!first.ok) throw new Error(first.error);
+      const clock = new VirtualClock();
+      const watching = await read(clock);
       const second = issueCertificate({ name: 'second' });
       await put(directory, second);
-      const clock = new VirtualClock();
-      const watching = watchedSince(first.value, clock);
+      watching.follow();
+      await setImmediate();
       clock.advance(200);
       expect(await watching.next()).to.equal(second.certificate);
     });
 
     it('files that are not there yet when the watch begins are not refused: they may be written soon', async () => {
       const clock = new VirtualClock();
-      const watching = watchedSince(undefined, clock);
+      const watching = await watched(clock);
+      await setImmediate();
       clock.advance(200);
       // As long as a look takes.
       await readTlsFiles(pair());
