@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { serialize } from 'node:v8';
 import type { Config } from '../config/config.ts';
-import type { XdsStream } from '../downstream/xds-server.ts';
 import type { TrafficJudge } from '../load-reports.ts';
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
@@ -39,7 +38,7 @@ const settling = { quiet: 10, longest: 100 };
 /** Nodes that are canaries, of one worker: what the primary keeps over a restart is bounded, too. */
 const maxCanaries = 10_000;
 
-type CanaryFleet = Pick<RelayFleet, 'waitingChanged' | 'survey' | 'canary' | 'over'>;
+type CanaryFleet = Pick<RelayFleet, 'waitingChanged' | 'survey' | 'over'>;
 
 /** Tells the primary what this worker's canaries say to the changes that wait. */
 export class CanaryReporter {
@@ -80,7 +79,7 @@ export class CanaryReporter {
   }
 
   /** As the primary asked last. */
-  get waiting(): Waiting {
+  waiting(): Waiting {
     return this.#waiting;
   }
 
@@ -88,11 +87,8 @@ export class CanaryReporter {
     if (this.#waiting.size > 0) this.#settling.touch();
   }
 
-  ended(stream: XdsStream): void {
-    if (this.#waiting.size === 0) return;
-    const canary = this.#fleet.canary(stream, this.#waiting);
-    if (canary === undefined) return;
-    this.#ends.push(canary);
+  canaryEnded(stream: CanaryStream): void {
+    this.#ends.push(stream);
     this.#settling.touch();
   }
 
@@ -299,10 +295,18 @@ export class WorkersFleet implements Fleet {
   #pause: Timer | undefined;
   #told: CanaryRules | undefined;
   #surveyed: { readonly reports: readonly CanaryReport[]; readonly survey: Survey } | undefined;
-  #moving: { readonly timer: Timer; readonly since: number } | undefined;
+  /** Since when canaries wait that are to move back; undefined: none does. */
+  #movingSince: number | undefined;
+  readonly #moves: Sweep;
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
+    this.#moves = new Sweep(clock, recheckMs, () => {
+      this.moved();
+      // No survey is complete before.
+      if (!this.isMoving) this.#judging?.rollout.answered();
+      return this.isMoving;
+    });
   }
 
   /** Before workers start. */
@@ -318,7 +322,7 @@ export class WorkersFleet implements Fleet {
   }
 
   stop(): void {
-    this.#moving?.timer.cancel();
+    this.#moves.stop();
     this.#pause?.cancel();
     this.#workers = undefined;
   }
@@ -376,8 +380,8 @@ export class WorkersFleet implements Fleet {
       this.#endMove();
       return;
     }
-    const since = this.#moving?.since ?? this.#clock.monotonic();
-    const isLate = this.#clock.monotonic() - since >= longestMoveMs;
+    this.#movingSince ??= this.#clock.monotonic();
+    const isLate = this.#clock.monotonic() - this.#movingSince >= longestMoveMs;
     if (isLate || onlyAdds(this.#told, now) || this.#hasDelivered('released')) {
       this.#endMove();
       this.#told = now;
@@ -385,17 +389,11 @@ export class WorkersFleet implements Fleet {
       this.#workers?.tell(now);
       return;
     }
-    this.#moving?.timer.cancel();
-    const timer = this.#clock.after(recheckMs, () => {
-      this.moved();
-      // No survey is complete before.
-      if (!this.isMoving) this.#judging?.rollout.answered();
-    });
-    this.#moving = { since, timer };
+    this.#moves.start();
   }
 
   get isMoving(): boolean {
-    return this.#moving !== undefined;
+    return this.#movingSince !== undefined;
   }
 
   /** A worker has said something, or has acknowledged what it got for canaries. */
@@ -456,8 +454,8 @@ export class WorkersFleet implements Fleet {
   }
 
   #endMove(): void {
-    this.#moving?.timer.cancel();
-    this.#moving = undefined;
+    this.#moves.stop();
+    this.#movingSince = undefined;
   }
 }
 

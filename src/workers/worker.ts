@@ -126,9 +126,7 @@ export class Worker {
           traffic: this.#traffic,
           sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
           canaryPrincipals: () => this.#rollout?.canaryPrincipals ?? [],
-          canaryAnswered: () => this.#reporter.answered(),
-          waiting: () => this.#reporter.waiting,
-          canaryEnded: (stream) => this.#reporter.ended(stream),
+          judge: () => this.#reporter,
         },
       },
     );
