@@ -9,7 +9,7 @@ import type {
 } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
-import { countIn, deleteIn, getOrMake } from '../model/maps.ts';
+import { countIn, deleteIn, getOrMake, onceFor } from '../model/maps.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -33,8 +33,6 @@ export class History {
   readonly #changes = new Map<number, Change>();
   /** When they were recorded, by `Clock.monotonic()`: that the wall clock is set ages nothing. */
   readonly #recorded = new Map<number, number>();
-  /** Of those of which something waits: how many names. */
-  readonly #pending = new Map<number, number>();
   /** In which of them a name waits, by `nameKey`. */
   readonly #waiting = new Map<string, Set<number>>();
   #lastRevision = 0;
@@ -112,9 +110,10 @@ export class History {
       const revision = this.judgedRevision(isLast ? { ...one, masked: undefined, queued: false } : one);
       if (revision !== undefined) countIn(found, revision, 1);
     }
-    return [...found].flatMap(([revision, count]) =>
-      count === this.#pending.get(revision) ? (this.#changes.get(revision) ?? []) : [],
-    );
+    return [...found].flatMap(([revision, count]) => {
+      const change = this.#changes.get(revision);
+      return change !== undefined && pendingKeys(change).length === count ? change : [];
+    });
   }
 
   get(revision: number): Change | undefined {
@@ -167,13 +166,14 @@ export class History {
 
   /** In the place of what it was; undefined: it is not kept any more. */
   #set(revision: number, change: Change | undefined): void {
-    for (const key of pendingKeys(this.#changes.get(revision))) deleteIn(this.#waiting, key, revision);
-    const keys = pendingKeys(change);
-    for (const key of keys) getOrMake(this.#waiting, key, () => new Set()).add(revision);
-    if (keys.length === 0) this.#pending.delete(revision);
-    else this.#pending.set(revision, keys.length);
-    if (change === undefined) this.#changes.delete(revision);
-    else this.#changes.set(revision, change);
+    const before = this.#changes.get(revision);
+    for (const key of before ? pendingKeys(before) : []) deleteIn(this.#waiting, key, revision);
+    if (change === undefined) {
+      this.#changes.delete(revision);
+      return;
+    }
+    for (const key of pendingKeys(change)) getOrMake(this.#waiting, key, () => new Set()).add(revision);
+    this.#changes.set(revision, change);
   }
 
   #keepBodies(change: Change): Change {
@@ -265,21 +265,15 @@ export function isReleased({ names }: Pick<Change, 'names'>): boolean {
   return names.length === 0 || names.some(({ verdict }) => verdict === 'RELEASED');
 }
 
-/** By `nameKey`. */
-function pendingKeys(change: Change | undefined): readonly string[] {
-  if (change === undefined) return [];
-  const { type, names } = change;
-  return names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => nameKey(type, name));
-}
+/** What waits, by `nameKey`. A change stays as it is, and may have all names of a type. */
+const pendingKeys = onceFor(({ type, names }: Change): readonly string[] =>
+  names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => nameKey(type, name)),
+);
 
-/** A change stays as it is, and may have all names of a type. */
-const wholeness = new WeakMap<Change, boolean>();
-
-export const isWhole = (change: Change): boolean =>
-  getOrMake(wholeness, change, () => {
-    const { names, added, changed, removed } = change;
-    return names.length === added + changed + removed && names.every(({ content }) => content !== undefined);
-  });
+export const isWhole = onceFor(
+  ({ names, added, changed, removed }: Change): boolean =>
+    names.length === added + changed + removed && names.every(({ content }) => content !== undefined),
+);
 
 /** A rollback that changed nothing is whole without any. */
 const hasBodies = (change: Change): boolean => change.names.length > 0 && isWhole(change);

@@ -8,7 +8,7 @@ import type { Commit } from '../model/catalog.ts';
 import { type Content, contentHash } from '../model/change.ts';
 import { type Clock, Settling, Sweep, systemClock, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
-import { getOrMake } from '../model/maps.ts';
+import { areSame, getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import {
   byPlace,
@@ -412,8 +412,7 @@ export class WorkersFleet implements Fleet {
   /** The same as long as no worker says anything else. */
   #surveyOf(reports: readonly CanaryReport[]): Survey {
     const known = this.#surveyed;
-    const isSame = known?.reports.length === reports.length;
-    if (isSame && reports.every((one, at) => one === known.reports[at])) return known.survey;
+    if (known !== undefined && areSame(known.reports, reports)) return known.survey;
     const survey = surveyOf(reports);
     this.#surveyed = { reports, survey };
     return survey;
