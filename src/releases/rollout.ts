@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { Settling, type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
-import { getOrMake, isEqual } from '../model/maps.ts';
+import { getOrMake, isEqual, onceFor } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
@@ -72,8 +72,9 @@ export class Rollout {
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
   #survey = nobody;
-  /** Its canaries by class. */
-  #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
+  readonly #canariesByClass = onceFor(({ canaries }: Survey) =>
+    Map.groupBy(canaries, ({ classKey }) => classKey),
+  );
   /** Of the last survey that was complete. */
   #members: readonly Member[] = [];
   /** Of whom canaries were elected last, but for these classes. */
@@ -503,7 +504,6 @@ export class Rollout {
   #observe(now: number, waiting: WaitingNames): void {
     if (!this.#waits || this.#settings === undefined) {
       this.#survey = nobody;
-      this.#canariesByClass = new Map();
       if (this.#waits) this.#members = [];
       else {
         this.#staffed = undefined;
@@ -538,7 +538,6 @@ export class Rollout {
     const { fleet } = this.#options;
     this.#survey = fleet.survey(waiting.byType);
     const { complete, canaries, members } = this.#survey;
-    this.#canariesByClass = Map.groupBy(canaries, ({ classKey }) => classKey);
     this.#rejections.observe(canaries, waiting.keys);
     if (complete) {
       this.#members = members;
@@ -568,7 +567,8 @@ export class Rollout {
 
   /** Of a survey that is not complete: what is unknown, and who rejected something before. */
   #canariesOf({ classes, keys }: Change): readonly CanaryStream[] {
-    const all = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
+    const byClass = this.#canariesByClass(this.#survey);
+    const all = [...classes].flatMap((classKey) => byClass.get(classKey) ?? []);
     const known = all.filter((one) => isAbout(one, keys));
     return this.#survey.complete ? known : [unknownCanary, ...known];
   }
