@@ -175,7 +175,9 @@ export class RolloutFile {
     this.#obstacle = obstacle;
   }
 
-  readonly hashOf: HashOf = hashesBy((hash) => this.#keyed(hash));
+  readonly hashOf: HashOf = hashesBy((hash) =>
+    createHmac('sha256', this.#keyOf()).update(hash).digest('hex').slice(0, 32),
+  );
 
   load(): SavedRollout {
     let read: unknown;
@@ -273,10 +275,6 @@ export class RolloutFile {
     } catch (error) {
       return error;
     }
-  }
-
-  #keyed(hash: string): string {
-    return createHmac('sha256', this.#keyOf()).update(hash).digest('hex').slice(0, 32);
   }
 
   /** Another one if there is none: what was saved by that is not known any more. */

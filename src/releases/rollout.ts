@@ -289,10 +289,8 @@ export class Rollout {
     );
     // What was found bad must not be lost with the state.
     const why = found === undefined ? reason : `${reason} (it was held: ${found.judge.state.reason})`;
-    this.#options.events.counted('discarded');
-    this.#options.events.discarded(names.value, undefined, why);
-    for (const key of keys) this.#decided.add(key);
     this.#verdicts.discard(names.value, why);
+    this.#tellDiscarded(names.value, undefined, why);
     this.#options.gate.discard(filter, why);
     this.#look();
     return ok(names.value.length);
@@ -349,8 +347,7 @@ export class Rollout {
   }
 
   get #goesOn(): boolean {
-    const goesOn = this.#queues || this.canaries.areExpected || this.#needed.dependsOnClients;
-    return goesOn && !this.#isOver;
+    return !this.#isOver && (this.#queues || this.canaries.areExpected || this.#needed.dependsOnClients);
   }
 
   /** What was found bad before the start, and since. */
@@ -406,7 +403,6 @@ export class Rollout {
   /** With `on_failure: DISCARD`: who has what was found bad goes back. What is bad for one reason is told and counted once. */
   #discardHeld(): void {
     if (this.#settings?.onFailure !== 'DISCARD') return;
-    const { events, gate } = this.#options;
     const all = new Map<string, { cause: HoldCause; reason: string; parts: PendingName[][] }>();
     const known = [...this.#guard.objections, ...this.#verdicts.restored()];
     for (const row of this.#changes.rows) {
@@ -422,12 +418,16 @@ export class Rollout {
     }
     for (const { cause, reason, parts } of all.values()) {
       const names = parts.flat(); // too many for arguments
-      events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
-      events.discarded(names, cause, reason);
-      const keys = keysOf(names);
-      for (const key of keys) this.#decided.add(key);
-      gate.discard({}, reason, keys);
+      this.#tellDiscarded(names, cause, reason);
+      this.#options.gate.discard({}, reason, keysOf(names));
     }
+  }
+
+  #tellDiscarded(names: readonly PendingName[], cause: HoldCause | undefined, reason: string): void {
+    const { events } = this.#options;
+    events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
+    events.discarded(names, cause, reason);
+    for (const { key } of names) this.#decided.add(key);
   }
 
   /** The wave of these changes is over. True: one has gone to the next wave. */

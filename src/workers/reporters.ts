@@ -293,7 +293,8 @@ export class WorkersFleet implements Fleet {
   #countsFrom: number | undefined;
   /** Since names that began to wait were asked about. */
   #pause: Timer | undefined;
-  #told: CanaryRules | undefined;
+  /** What the workers know, and one that starts must. Undefined: there is no rollout, so it has one feed. */
+  told: CanaryRules | undefined;
   #surveyed: { readonly reports: readonly CanaryReport[]; readonly survey: Survey } | undefined;
   /** Since when canaries wait that are to move back; undefined: none does. */
   #movingSince: number | undefined;
@@ -312,7 +313,7 @@ export class WorkersFleet implements Fleet {
   /** Before workers start. */
   serve(judging: JudgingProcess): void {
     this.#judging = judging;
-    this.#told = this.#canaries();
+    this.told = this.#canaries();
   }
 
   /** All of them listen. */
@@ -325,11 +326,6 @@ export class WorkersFleet implements Fleet {
     this.#moves.stop();
     this.#pause?.cancel();
     this.#workers = undefined;
-  }
-
-  /** What the workers know, and one that starts must. Undefined: there is no rollout, so it has one feed. */
-  get told(): CanaryRules | undefined {
-    return this.#told;
   }
 
   #canaries(): CanaryRules | undefined {
@@ -376,15 +372,15 @@ export class WorkersFleet implements Fleet {
   moved(): void {
     // Workers that start have been told by their first message, and hear the rest once they all listen.
     const now = this.#workers === undefined ? undefined : this.#canaries();
-    if (now === undefined || this.#told === undefined || isDeepStrictEqual(now, this.#told)) {
+    if (now === undefined || this.told === undefined || isDeepStrictEqual(now, this.told)) {
       this.#endMove();
       return;
     }
     this.#movingSince ??= this.#clock.monotonic();
     const isLate = this.#clock.monotonic() - this.#movingSince >= longestMoveMs;
-    if (isLate || onlyAdds(this.#told, now) || this.#hasDelivered('released')) {
+    if (isLate || onlyAdds(this.told, now) || this.#hasDelivered('released')) {
       this.#endMove();
-      this.#told = now;
+      this.told = now;
       this.#countsFrom = undefined;
       this.#workers?.tell(now);
       return;
