@@ -122,6 +122,9 @@ export const anotherBuild: Message<'failed'> = {
 /** A message as it is sent. */
 export const sealed = <Sent extends ToWorker | ToPrimary>(message: Sent) => ({ ...message, build });
 
-/** Within one build the types hold: both ends were compiled together. What else comes is of another build. */
-export const isOurs = <Sent extends ToWorker | ToPrimary>(message: unknown): message is Sent =>
+const isOurs = (message: unknown): boolean =>
   typeof message === 'object' && message !== null && 'build' in message && message.build === build;
+
+/** Within one build the types hold: both ends were compiled together. What else comes is of another build. */
+export const isToWorker = (message: unknown): message is ToWorker => isOurs(message);
+export const isToPrimary = (message: unknown): message is ToPrimary => isOurs(message);

@@ -4,7 +4,7 @@ import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import { createLog } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
 import { startWatchdog } from '../observe/watchdog.ts';
-import { anotherBuild, isOurs, type Message, sealed, type ToPrimary, type ToWorker } from './ipc-messages.ts';
+import { anotherBuild, isToWorker, type Message, sealed, type ToPrimary } from './ipc-messages.ts';
 import { removePrivateDirectory } from './private-socket.ts';
 import { Worker } from './worker.ts';
 
@@ -16,7 +16,7 @@ export function runWorker(): void {
   // SIGUSR1 would open Node's debugger.
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP', 'SIGUSR1'] as const) process.on(signal, () => {});
   process.on('message', (message) => {
-    if (!isOurs<ToWorker>(message)) fail(anotherBuild);
+    if (!isToWorker(message)) fail(anotherBuild);
     else if (message.kind === 'start') worker = start(message);
     else if (message.kind === 'drain') void worker.then((started) => drain(started, message.milliseconds));
     else void worker.then((started) => started?.receive(message));

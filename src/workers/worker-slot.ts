@@ -11,7 +11,14 @@ import type { Series } from '../observe/series.ts';
 import { ticks } from '../observe/watchdog.ts';
 import { programPath } from '../package/files.ts';
 import { explainError } from '../wire/node-error.ts';
-import { anotherBuild, isOurs, type Message, sealed, type ToPrimary, type ToWorker } from './ipc-messages.ts';
+import {
+  anotherBuild,
+  isToPrimary,
+  type Message,
+  sealed,
+  type ToPrimary,
+  type ToWorker,
+} from './ipc-messages.ts';
 import { WorkerClient } from './worker-client.ts';
 
 /** A worker's process, as the primary sees it. */
@@ -269,9 +276,8 @@ export function forkWorker(handler: WorkerHandler): WorkerProcess {
   // Without descriptors there is no channel to it.
   const closeUntaken = worker.process.connected ? untakenConnections(worker.process) : () => {};
   worker.on('message', (message: unknown) => {
-    const known = isOurs<ToPrimary>(message);
-    handler.message(known ? message : anotherBuild);
-    if (!known) worker.process.kill('SIGKILL');
+    handler.message(isToPrimary(message) ? message : anotherBuild);
+    if (!isToPrimary(message)) worker.process.kill('SIGKILL');
   });
   worker.once('error', (error) => {
     if (worker.process.pid !== undefined) return; // `exit` follows, or it has not heard us

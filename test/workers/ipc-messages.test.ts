@@ -1,19 +1,21 @@
 import { deserialize, serialize } from 'node:v8';
 import { expect } from 'chai';
-import { anotherBuild, isOurs, sealed } from '../../src/workers/ipc-messages.ts';
+import { anotherBuild, isToPrimary, isToWorker, sealed } from '../../src/workers/ipc-messages.ts';
 
 /** As IPC does. */
 const sent = (message: unknown): unknown => deserialize(serialize(message));
 
 describe('messages between the primary and its workers', () => {
   it('are read by processes of the same build', () => {
-    expect(isOurs(sent(sealed({ kind: 'drain', milliseconds: 1 })))).to.equal(true);
-    expect(isOurs(sent(sealed({ kind: 'turned' })))).to.equal(true);
+    expect(isToWorker(sent(sealed({ kind: 'drain', milliseconds: 1 })))).to.equal(true);
+    expect(isToPrimary(sent(sealed({ kind: 'turned' })))).to.equal(true);
   });
 
   it('of another build are refused, by a message that all builds understand', () => {
-    for (const message of [undefined, 'text', {}, { kind: 'turned' }, { kind: 'turned', build: '0.0.1' }])
-      expect(isOurs(message)).to.equal(false);
+    for (const message of [undefined, 'text', {}, { kind: 'turned' }, { kind: 'turned', build: '0.0.1' }]) {
+      expect(isToWorker(message)).to.equal(false);
+      expect(isToPrimary(message)).to.equal(false);
+    }
     expect(sent(sealed(anotherBuild)))
       .to.include({ kind: 'failed' })
       .and.to.have.property('reason');
