@@ -36,7 +36,7 @@ import type { Recorder } from './releases/recorder.ts';
 import { Rollout } from './releases/rollout.ts';
 import type { RolloutFile } from './releases/rollout-file.ts';
 import { Traffic } from './releases/traffic.ts';
-import type { Fleet, Waiting } from './releases/waiting.ts';
+import type { Fleet } from './releases/waiting.ts';
 import { RelayFleet } from './rollout-fleet.ts';
 import { notificationsOf, rolloutEvents, whatWaits } from './rollout-news.ts';
 import { SessionShares } from './session-shares.ts';
@@ -103,12 +103,8 @@ export interface ProcessRole
     readonly fleet: Fleet | undefined;
     /** Left out: the judge is in this process. */
     readonly traffic?: TrafficJudge;
-    /** A client on the side of canaries has answered something. */
-    readonly canaryAnswered: () => void;
-    /** What waits, as far as this process knows. */
-    readonly waiting: () => Waiting;
-    /** The stream of one has ended; it still has its types. */
-    readonly canaryEnded: (stream: XdsStream) => void;
+    /** Hears of its canaries, and says what waits, as far as this process knows. */
+    readonly judge: () => Pick<Rollout, 'answered' | 'waiting' | 'canaryEnded'>;
   };
 }
 
@@ -164,9 +160,7 @@ export class Core {
     this.#judged = role.rollout ?? {
       sideOf: (client) => this.rollout.canaries.sideOf(client),
       fleet: undefined,
-      canaryAnswered: () => this.rollout.answered(),
-      waiting: () => this.rollout.waiting(),
-      canaryEnded: (stream) => this.#canaryEnded(stream),
+      judge: () => this.rollout,
     };
     this.#inForce = madeOf(config, this.#judged);
     this.log = log;
@@ -182,7 +176,7 @@ export class Core {
     this.traces = spans && new UpdateTraces(spans, systemClock);
     this.#streamMetrics = new StreamMetrics(this, systemClock, (stream, isOfCanary) => {
       this.fleet.touched(stream);
-      if (isOfCanary) this.#judged.canaryAnswered();
+      if (isOfCanary) this.#judged.judge().answered();
     });
     this.accounts = new Accounts(
       systemClock,
@@ -208,12 +202,12 @@ export class Core {
       traces: this.traces,
       streams: {
         opened: (stream) => this.#streamMetrics.opened(stream),
-        changing: (stream) => this.fleet.changing(stream, this.#judged.waiting()),
+        changing: (stream) => this.fleet.changing(stream, this.#judged.judge().waiting()),
         closed: (stream) => {
           this.loops.streamEnded(stream.transport);
           this.#streamMetrics.ended(stream);
           // It still has its types.
-          if (stream.client?.access.side === 'canary') this.#judged.canaryEnded(stream);
+          if (stream.client?.access.side === 'canary') this.#canaryEnded(stream);
           this.fleet.touched(stream.id);
         },
       },
@@ -252,7 +246,7 @@ export class Core {
         subscribed: (interest) => role.subscribed?.(interest),
       },
     });
-    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#judged.canaryAnswered());
+    this.fleet = new RelayFleet(this.relay, systemClock, () => this.#judged.judge().answered());
     this.checks = new Checks(config.rollout?.checks ?? [], {
       clock: systemClock,
       subject: () => whatWaits(this.rollout.report()),
@@ -425,9 +419,10 @@ export class Core {
   }
 
   #canaryEnded(stream: XdsStream): void {
-    const waiting = this.rollout.waiting();
+    const judge = this.#judged.judge();
+    const waiting = judge.waiting();
     const canary = waiting.size === 0 ? undefined : this.fleet.canary(stream, waiting);
-    if (canary !== undefined) this.rollout.canaryEnded(canary);
+    if (canary !== undefined) judge.canaryEnded(canary);
   }
 
   #ambiguous(type: TypeUrl, name: string, parameters: Parameters, choices: readonly Variant[]): void {

@@ -11,13 +11,7 @@ import type { Access } from './model/access.ts';
 import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import { clusterType } from './model/cluster.ts';
-import {
-  type LoadOutcome,
-  type LoadTarget,
-  type LoadUpstream,
-  loadOutcomes,
-  type ReportedTraffic,
-} from './model/load.ts';
+import { type LoadOutcome, type LoadTarget, type LoadUpstream, loadOutcomes } from './model/load.ts';
 import { getOrMake, isEqual, onceFor } from './model/maps.ts';
 import { internParameters } from './model/parameters.ts';
 import { errorMessage, fail, ok, type Result } from './model/result.ts';
@@ -28,6 +22,7 @@ import type { Metrics } from './observe/metrics.ts';
 import { parametersLabel } from './observe/problems.ts';
 import type { Tally } from './observe/series.ts';
 import type { Relay } from './relay.ts';
+import type { Traffic } from './releases/traffic.ts';
 import { mostOfPeer } from './session-shares.ts';
 import { AdsUpstream } from './upstream/ads/ads-upstream.ts';
 import { sessionParameters } from './upstream/ads/stamp.ts';
@@ -45,13 +40,7 @@ import type { Peer } from './wire/server-stream.ts';
 export type LoadRole = 'alone' | 'worker' | 'primary';
 
 /** Who judges changes by the traffic of this process's clients (`rollout.traffic`). */
-export interface TrafficJudge {
-  /** How often clients are asked to report, in milliseconds; undefined: they are not. */
-  readonly intervalMs: number | undefined;
-  add(report: ReportedTraffic): void;
-  /** This stream has ended. */
-  left(stream: string): void;
-}
+export type TrafficJudge = Pick<Traffic, 'intervalMs' | 'add' | 'left'>;
 
 /** What load reports need of a process. */
 interface LoadParts {

@@ -95,18 +95,15 @@ export function rolloutEvents(
 
 /** What a webhook is told. */
 export function whatWaits({ state, wave, bakes, shown, canaries }: RolloutReport) {
-  const waiting = shown.filter(({ masked }) => masked === undefined);
-  const { upstreams, types, names: pending } = told(waiting);
-  const { names } = listed(waiting);
+  const { count: pending, ...waiting } = listed(shown.filter(({ masked }) => masked === undefined));
   const since = new Date(state.since).toISOString();
-  const waves = bakes.length;
-  return { state: state.kind, since, wave, waves, canaries, upstreams, types, names, pending };
+  return { state: state.kind, since, wave, waves: bakes.length, canaries, ...waiting, pending };
 }
 
 /** What servers are told of the names of a change. */
 function listed(all: readonly PendingName[]) {
-  const { upstreams, types, names: count } = told(all);
-  return { upstreams, types, names: all.slice(0, mostNamesTold).map(({ name }) => name), count };
+  const names = all.slice(0, mostNamesTold).map(({ name }) => name);
+  return { ...told(all), names, count: all.length };
 }
 
 /** What a line of the log says of a change. */

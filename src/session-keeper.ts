@@ -38,7 +38,8 @@ export class SessionKeeper {
   readonly #clock: Clock;
   readonly #log: Log;
   readonly #all: ReadonlyMap<ClientListenerName, { readonly sessions: TlsSessions; readonly tls: ClientTls }>;
-  readonly #listeners = new Set<() => void>();
+  /** Other processes need what has changed. */
+  #changed = (): void => {};
   #timer: Timer | undefined;
 
   constructor({ xds, rest }: Pick<Config, 'xds' | 'rest'>, clock: Clock, log: Log) {
@@ -61,7 +62,7 @@ export class SessionKeeper {
 
   /** Called for each change that other processes need. */
   onChange(listener: () => void): void {
-    this.#listeners.add(listener);
+    this.#changed = listener;
   }
 
   /** `sealed`: what `sealed()` gave before a restart. */
@@ -129,10 +130,6 @@ export class SessionKeeper {
       .toArray();
     if (renewed.length > 0) this.#changed();
     this.#timer = this.#clock.after(lookMs, () => this.#look());
-  }
-
-  #changed(): void {
-    for (const listener of this.#listeners) listener();
   }
 }
 

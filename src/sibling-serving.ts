@@ -2,7 +2,7 @@ import { Store } from './cache/store.ts';
 import { ClientRules } from './clients.ts';
 import type { Config } from './config/config.ts';
 import { admitsOnlyRelays } from './config/warnings.ts';
-import type { DownstreamServices, StreamEvents, StreamLimits } from './downstream/services.ts';
+import type { DownstreamServices } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { type Route, XdsServer } from './downstream/xds-server.ts';
 import { type ResourceName, resourceName, type TypeUrl } from './model/brand.ts';
@@ -21,14 +21,10 @@ import { Code, type GrpcStatus } from './wire/grpc-status.ts';
 import type { Peer, ServerStream } from './wire/server-stream.ts';
 
 /** What answering siblings needs of a process. */
-interface SiblingParts {
-  readonly clock: Clock;
+interface SiblingParts extends Pick<DownstreamServices, 'clock' | 'events' | 'limits' | 'places'> {
   readonly relay: Relay;
   /** This relay's own id: a name of all replicas is its own name too. */
   readonly relayId: string;
-  readonly events: StreamEvents;
-  readonly limits: () => StreamLimits;
-  readonly places?: DownstreamServices['places'];
   readonly defer: (run: () => void) => void;
 }
 

@@ -3,6 +3,7 @@ import type { Core } from './core.ts';
 import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import { maxStampedDepth } from './model/constraints.ts';
+import { areSame } from './model/maps.ts';
 import { systemRandom } from './model/random.ts';
 import type { HeldRemovals, UpdateMetrics, Upstream, UpstreamSink } from './model/upstream.ts';
 import type { Log } from './observe/log.ts';
@@ -82,7 +83,6 @@ export class UpstreamSet {
     }
     const entries = this.#all();
     const before = this.#entries;
-    const same = entries.length === before.length && entries.every((entry, at) => entry === before[at]);
     this.#entries = entries;
     const replaced = before.filter((entry) => !entries.includes(entry));
     this.#core.staleness.carry(replaced.map(({ upstream }) => upstream));
@@ -90,7 +90,7 @@ export class UpstreamSet {
       entry.guard?.stop();
       entry.tls.close();
     }
-    if (!same) this.#core.relay.replace(entries.map(({ upstream }) => upstream));
+    if (!areSame(before, entries)) this.#core.relay.replace(entries.map(({ upstream }) => upstream));
     for (const { upstream } of before)
       if (!config.upstreams.some(({ name }) => name === upstream.name)) {
         this.#core.metrics.forgetUpstream(upstream.name);
@@ -129,34 +129,35 @@ export class UpstreamSet {
     return settingsOf(this.#config).map(({ upstream, settings }): UpstreamEntry => {
       const fingerprint = JSON.stringify(settings);
       const known = this.#entries.find((entry) => entry.fingerprint === fingerprint);
-      return known ?? Object.assign(this.#one(upstream), { fingerprint });
+      return known ?? this.#one(upstream, fingerprint);
     });
   }
 
-  #one(upstream: UpstreamConfig): Omit<UpstreamEntry, 'fingerprint'> {
+  #one(upstream: UpstreamConfig, fingerprint: string): UpstreamEntry {
     const { relay, metrics, log } = this.#core;
     const tls = watchUpstreamTls(upstream, this.#core);
     const { name, maxRemovalPercent, maxRemovalHoldMs } = upstream;
-    if (maxRemovalPercent === undefined)
-      return { upstream: this.#upstream(upstream, relay, tls), guard: undefined, tls };
-    const guard = new ShrinkGuard(relay, {
-      cache: relay.store,
-      // With `rollout`, too many removals of its types are held by it.
-      guards: (type) => this.#config.rollout?.types.includes(type) !== true,
-      maxRemovalPercent,
-      maxRemovalHoldMs,
-      watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
-      // What is wrong with another file says nothing of what these have lost.
-      current: () =>
-        upstream.kind === 'ads' ? made.state().staleSince === undefined : made.state().connected,
-      clock: systemClock,
-      log: log.child({ upstream: name }),
-      held: (type, count) => {
-        metrics.set.heldRemovals(name, type).value = count;
-      },
-    });
-    const made = this.#upstream(upstream, guard, tls);
-    return { upstream: made, guard, tls };
+    const guard =
+      maxRemovalPercent === undefined
+        ? undefined
+        : new ShrinkGuard(relay, {
+            cache: relay.store,
+            // With `rollout`, too many removals of its types are held by it.
+            guards: (type) => this.#config.rollout?.types.includes(type) !== true,
+            maxRemovalPercent,
+            maxRemovalHoldMs,
+            watchMs: upstream.kind === 'ads' ? 2 * upstream.resourceTimeoutMs : filesWatchMs,
+            // What is wrong with another file says nothing of what these have lost.
+            current: () =>
+              upstream.kind === 'ads' ? made.state().staleSince === undefined : made.state().connected,
+            clock: systemClock,
+            log: log.child({ upstream: name }),
+            held: (type, count) => {
+              metrics.set.heldRemovals(name, type).value = count;
+            },
+          });
+    const made = this.#upstream(upstream, guard ?? relay, tls);
+    return { upstream: made, guard, tls, fingerprint };
   }
 
   /** An upstream of a configuration, not started. */

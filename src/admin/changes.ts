@@ -353,8 +353,8 @@ function rollback(
   operator: string,
 ): Answer<'rollback'> {
   const { relay, history, rollout, log } = inspected;
-  const query = rollbackQuery(request);
-  const { to, upstream, reason } = query;
+  const query = rollbackQuery(inspected, request);
+  const { to, upstream, types, reason } = query;
   const audited = { who: operator, what: 'rollback', to, upstream: upstream ?? 'all', reason };
   const refusal = refusalOf(inspected, query);
   if (refusal !== undefined) {
@@ -363,7 +363,6 @@ function rollback(
   }
   const said = `rollback to revision ${to}: ${reason}`;
   let changed = 0;
-  const types = typesOf(inspected, query);
   rollout.rollsBack(types.map((type) => ({ type, upstream })));
   for (const type of types) {
     const contents = new Map<ResourceName, Content>();
@@ -384,8 +383,7 @@ function rollback(
 }
 
 /** Everybody has that already, and it is frozen from now on: the history says so all the same. */
-function nothingChanged(inspected: InspectedProcess, query: RollbackQuery, reason: string) {
-  const types = typesOf(inspected, query);
+function nothingChanged(inspected: InspectedProcess, { types }: RollbackQuery, reason: string) {
   // A change is of one type: of those that are frozen, one that clients have something of.
   const [first = ''] = types;
   const type = types.find((one) => inspected.relay.store.releasedContents(one).size > 0) ?? typeUrl(first);
@@ -396,37 +394,32 @@ function nothingChanged(inspected: InspectedProcess, query: RollbackQuery, reaso
 
 type RollbackQuery = ReturnType<typeof rollbackQuery>;
 
-/** Undefined: every upstream, every gated type. */
-function rollbackQuery({ to, reason, upstream, type }: Request<'rollback'>) {
-  return { to, reason, upstream: upstream === '' ? undefined : upstream, type: optionalType(type) };
+/** Without an upstream: every one. Without a type: every gated one, which goes to canaries first, in the order of ADS. */
+function rollbackQuery({ config }: InspectedProcess, request: Request<'rollback'>) {
+  const { to, reason } = request;
+  const upstream = request.upstream === '' ? undefined : request.upstream;
+  const type = optionalType(request.type);
+  const gated = [...new Set(config().rollout?.types ?? gatedByDefault)];
+  const ordered = gated.toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
+  return { to, reason, upstream, gated, types: type === undefined ? ordered : [type] };
 }
-
-/** In the order of ADS. */
-function typesOf(inspected: InspectedProcess, { type }: RollbackQuery): readonly TypeUrl[] {
-  if (type !== undefined) return [type];
-  return [...gatedTypes(inspected)].toSorted((a, b) => typeInfo(a).order - typeInfo(b).order);
-}
-
-/** Those that go to canaries first. */
-const gatedTypes = ({ config }: InspectedProcess): ReadonlySet<TypeUrl> =>
-  new Set(config().rollout?.types ?? gatedByDefault);
 
 function refusalOf(inspected: InspectedProcess, query: RollbackQuery): GrpcStatus | undefined {
   const { history, relay } = inspected;
-  const { to, reason, upstream, type } = query;
+  const { to, reason, upstream, gated, types } = query;
   if (reason.trim() === '') return refused('a reason is missing: it is logged, and shown in the history');
   if (to === 0) return refused('to is missing: the revision to go back to');
   if (!hasUpstream(relay, upstream)) return noSuchUpstream(relay, upstream);
-  if (type !== undefined && !gatedTypes(inspected).has(type)) {
-    const gated = [...gatedTypes(inspected)].map((url) => typeInfo(url).short).join(', ');
-    return refused(`${typeInfo(type).short} is not gated; gated types (rollout.types): ${gated}`);
+  const ungated = types.find((type) => !gated.includes(type));
+  if (ungated !== undefined) {
+    const others = gated.map((url) => typeInfo(url).short).join(', ');
+    return refused(`${typeInfo(ungated).short} is not gated; gated types (rollout.types): ${others}`);
   }
   const reached = reachable(history, to);
   if (!reached.ok) return reached.error;
   const forgotten = forgottenTypes(inspected, query);
   if (forgotten.length > 0) {
-    const types = forgotten.join(', ');
-    const message = `the state of ${types} at revision ${to} is not known: secrets are not kept across a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
+    const message = `the state of ${forgotten.join(', ')} at revision ${to} is not known: secrets are not kept across a restart (cache.persistence.secrets), and the last restart was after revision ${history.restoredRevision}; roll back other types one by one (type)`;
     return { code: Code.FAILED_PRECONDITION, message };
   }
   const change = history.get(to);
@@ -446,10 +439,12 @@ export function noSuchUpstream({ upstreams }: Relay, upstream = ''): GrpcStatus 
 }
 
 /** What clients have of these types was never persisted, and the relay was started after the revision. */
-function forgottenTypes(inspected: InspectedProcess, query: RollbackQuery): readonly string[] {
-  const { history, isPersisted, relay } = inspected;
-  if (query.to > history.restoredRevision) return [];
-  return typesOf(inspected, query)
+function forgottenTypes(
+  { history, isPersisted, relay }: InspectedProcess,
+  { to, types }: RollbackQuery,
+): readonly string[] {
+  if (to > history.restoredRevision) return [];
+  return types
     .filter((type) => !isPersisted(type) && relay.store.releasedContents(type).size > 0)
     .map((type) => typeInfo(type).short);
 }

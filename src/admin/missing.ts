@@ -78,7 +78,7 @@ export function acceptanceOf(
     for (const type of stream.types) {
       if (query.type !== undefined && type.info.url !== query.type) continue;
       const { subscription } = type;
-      if (subscription === undefined || subscription.selection.size === 0) continue;
+      if (subscription === undefined || subscription.view.selection.size === 0) continue;
       const missing = notAccepted(subscription, sought);
       if (missing === undefined) continue;
       subscribes = true;

@@ -8,7 +8,7 @@ import {
   type LoadTotals,
   type LoadUpstream,
 } from '../model/load.ts';
-import { getOrMake } from '../model/maps.ts';
+import { areSame, getOrMake } from '../model/maps.ts';
 import { errorMessage, type Result } from '../model/result.ts';
 import { atOnce, type InTurns, OverTurns } from '../model/time-slices.ts';
 import { ClientStream, OpenStreams, overdueCheckMs, type StreamPlaces } from '../wire/client-stream.ts';
@@ -254,7 +254,7 @@ class ClientReports extends ClientStream<ReportingClient> {
     if (this.isOver || this.isBlocked) return;
     const all = [...this.sessions, this.#server].flatMap(({ instruction }) => instruction ?? []);
     // Looked at every few seconds, for each stream: nothing is encoded while they are the same.
-    if (all.length === this.#heard.length && all.every((one, at) => one === this.#heard[at])) return;
+    if (areSame(this.#heard, all)) return;
     this.#heard = all;
     const mayKnow = this.client?.mayKnow;
     const asked = joined(mayKnow === undefined ? all : all.flatMap((one) => restricted(one)(mayKnow)));

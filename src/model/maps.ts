@@ -73,5 +73,9 @@ export class MapInUse<Key, Value> extends Map<Key, Value> {
   }
 }
 
+/** The same things, in the same order. */
+export const areSame = (a: readonly unknown[] | undefined, b: readonly unknown[]): boolean =>
+  a?.length === b.length && b.every((one, at) => one === a[at]);
+
 export const isEqual = (a: ReadonlySet<string>, b: ReadonlySet<string>): boolean =>
   a.size === b.size && a.isSubsetOf(b);

@@ -1,5 +1,5 @@
 import { nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
-import { getOrMake, isEqual } from '../model/maps.ts';
+import { areSame, getOrMake, isEqual } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import type { Member } from './canaries.ts';
 import { type HoldCause, Judge, type JudgeSettings, type Verdict, type WaitingState } from './judge.ts';
@@ -124,8 +124,7 @@ export class Changes {
     now: number,
   ): void {
     const made = [keys, frozen, stopped, members, ...bonds];
-    const isSame = made.length === this.#made.length && made.every((one, at) => one === this.#made[at]);
-    if (!isSame) {
+    if (!areSame(this.#made, made)) {
       this.#made = made;
       const { queued } = this;
       const known = [...this.#frozen, ...this.rows];

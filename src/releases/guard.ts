@@ -112,8 +112,7 @@ export class Guard implements VerdictSource {
     this.objections = [...losses, ...sizes].map(
       (one) => known.find(({ reason, names }) => reason === one.reason && isEqual(names, one.names)) ?? one,
     );
-    const [first = new Set<string>(), ...others] = this.objections.map(({ names }) => names);
-    const stopped = others.reduce((union, names) => union.union(names), first);
+    const stopped = new Set(this.objections.flatMap(({ names }) => [...names]));
     this.#weighed = { waiting, revision, stopped };
     return stopped;
   }

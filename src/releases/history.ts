@@ -9,7 +9,7 @@ import type {
 } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
 import { nameKey } from '../model/holds.ts';
-import { countIn, deleteIn, getOrMake } from '../model/maps.ts';
+import { countIn, deleteIn, getOrMake, onceFor } from '../model/maps.ts';
 import { Payloads } from '../model/payloads.ts';
 import type { Variant } from '../model/resource.ts';
 import { fail, ok, type Result } from '../model/result.ts';
@@ -33,14 +33,13 @@ export class History {
   readonly #changes = new Map<number, Change>();
   /** When they were recorded, by `Clock.monotonic()`: that the wall clock is set ages nothing. */
   readonly #recorded = new Map<number, number>();
-  /** Of those of which something waits: how many names. */
-  readonly #pending = new Map<number, number>();
   /** In which of them a name waits, by `nameKey`. */
   readonly #waiting = new Map<string, Set<number>>();
-  #lastRevision = 0;
+  lastRevision = 0;
   /** The revision of the newest change without bodies. */
   #lastStripped = 0;
-  #restoredRevision = 0;
+  /** Of the last change before the restart; 0: nothing was restored. */
+  restoredRevision = 0;
 
   /**
    * `limits`: called each time; undefined: no bodies are kept. `written`: the change is new, or another than before, or it is
@@ -56,19 +55,10 @@ export class History {
     this.#written = written;
   }
 
-  get lastRevision(): number {
-    return this.#lastRevision;
-  }
-
-  /** Of the last change before the restart; 0: nothing was restored. */
-  get restoredRevision(): number {
-    return this.#restoredRevision;
-  }
-
   /** The last change that everybody has, with all before it that were not taken back. */
   get releasedRevision(): number {
     const [oldest] = this.#changes.keys();
-    let released = (oldest ?? this.#lastRevision + 1) - 1;
+    let released = (oldest ?? this.lastRevision + 1) - 1;
     let waits = false;
     for (const change of this.#changes.values()) {
       // What an operator has made is what everybody has, whatever waits.
@@ -112,9 +102,10 @@ export class History {
       const revision = this.judgedRevision(isLast ? { ...one, masked: undefined, queued: false } : one);
       if (revision !== undefined) countIn(found, revision, 1);
     }
-    return [...found].flatMap(([revision, count]) =>
-      count === this.#pending.get(revision) ? (this.#changes.get(revision) ?? []) : [],
-    );
+    return [...found].flatMap(([revision, count]) => {
+      const change = this.#changes.get(revision);
+      return change !== undefined && pendingKeys(change).length === count ? change : [];
+    });
   }
 
   get(revision: number): Change | undefined {
@@ -129,11 +120,11 @@ export class History {
   }
 
   last(): Change | undefined {
-    return this.#changes.get(this.#lastRevision);
+    return this.#changes.get(this.lastRevision);
   }
 
   add(change: Omit<Change, 'revision'>): Change {
-    const added = this.#put({ ...change, revision: ++this.#lastRevision });
+    const added = this.#put({ ...change, revision: ++this.lastRevision });
     this.#written(added);
     this.#expire();
     return added;
@@ -150,8 +141,8 @@ export class History {
 
   /** Before the first change. */
   restore({ changes, lastRevision }: RecordedChanges): void {
-    this.#lastRevision = Math.max(lastRevision, this.#lastRevision, changes.at(-1)?.revision ?? 0);
-    this.#restoredRevision = this.#lastRevision;
+    this.lastRevision = Math.max(lastRevision, this.lastRevision, changes.at(-1)?.revision ?? 0);
+    this.restoredRevision = this.lastRevision;
     for (const change of changes) this.#put(change);
     this.#expire();
   }
@@ -167,13 +158,14 @@ export class History {
 
   /** In the place of what it was; undefined: it is not kept any more. */
   #set(revision: number, change: Change | undefined): void {
-    for (const key of pendingKeys(this.#changes.get(revision))) deleteIn(this.#waiting, key, revision);
-    const keys = pendingKeys(change);
-    for (const key of keys) getOrMake(this.#waiting, key, () => new Set()).add(revision);
-    if (keys.length === 0) this.#pending.delete(revision);
-    else this.#pending.set(revision, keys.length);
-    if (change === undefined) this.#changes.delete(revision);
-    else this.#changes.set(revision, change);
+    const before = this.#changes.get(revision);
+    for (const key of before ? pendingKeys(before) : []) deleteIn(this.#waiting, key, revision);
+    if (change === undefined) {
+      this.#changes.delete(revision);
+      return;
+    }
+    for (const key of pendingKeys(change)) getOrMake(this.#waiting, key, () => new Set()).add(revision);
+    this.#changes.set(revision, change);
   }
 
   #keepBodies(change: Change): Change {
@@ -265,21 +257,15 @@ export function isReleased({ names }: Pick<Change, 'names'>): boolean {
   return names.length === 0 || names.some(({ verdict }) => verdict === 'RELEASED');
 }
 
-/** By `nameKey`. */
-function pendingKeys(change: Change | undefined): readonly string[] {
-  if (change === undefined) return [];
-  const { type, names } = change;
-  return names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => nameKey(type, name));
-}
+/** What waits, by `nameKey`. A change stays as it is, and may have all names of a type. */
+const pendingKeys = onceFor(({ type, names }: Change): readonly string[] =>
+  names.filter(({ verdict }) => verdict === 'PENDING').map(({ name }) => nameKey(type, name)),
+);
 
-/** A change stays as it is, and may have all names of a type. */
-const wholeness = new WeakMap<Change, boolean>();
-
-export const isWhole = (change: Change): boolean =>
-  getOrMake(wholeness, change, () => {
-    const { names, added, changed, removed } = change;
-    return names.length === added + changed + removed && names.every(({ content }) => content !== undefined);
-  });
+export const isWhole = onceFor(
+  ({ names, added, changed, removed }: Change): boolean =>
+    names.length === added + changed + removed && names.every(({ content }) => content !== undefined),
+);
 
 /** A rollback that changed nothing is whole without any. */
 const hasBodies = (change: Change): boolean => change.names.length > 0 && isWhole(change);

@@ -12,7 +12,7 @@ import {
   sameContents,
 } from '../model/change.ts';
 import type { Clock } from '../model/clock.ts';
-import { getOrMake } from '../model/maps.ts';
+import { areSame, getOrMake } from '../model/maps.ts';
 import type { PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import { type History, verdictOf } from './history.ts';
@@ -179,7 +179,7 @@ export class Recorder {
       unlisted ||= isUnlisted && change.names.some((one) => isSettled(one, settled));
       const names = change.names.map((one) => settledName(one, settled.get(one.name), seen));
       const isDecided = names.some(({ verdict }, index) => verdict !== change.names[index]?.verdict);
-      if (names.every((one, index) => one === change.names[index])) continue;
+      if (areSame(change.names, names)) continue;
       const isReleased = isDecided && verdictOf({ names }) === 'RELEASED';
       if (isReleased && change.releasedAt === undefined) released.push(change.revision);
       const releasedAt = change.releasedAt ?? (isReleased ? now : undefined);
@@ -216,8 +216,7 @@ export class Recorder {
     const [first] = names;
     if (first === undefined) return;
     const said = [accepted, rejected, areAll, ...names];
-    const known = this.#said.get(first);
-    if (known?.length === said.length && said.every((one, at) => one === known[at])) return;
+    if (areSame(this.#said.get(first), said)) return;
     this.#said.set(first, said);
     for (const change of this.history.waitingOf(names)) {
       const canariesMs = change.canariesMs ?? (areAll ? this.history.ageMs(change.revision) : undefined);

@@ -16,11 +16,10 @@ import { errorCode, explainError } from '../wire/node-error.ts';
 
 const type = z.string().transform(typeUrl);
 const name = z.string().transform(resourceName);
-/** Files of earlier versions say `rejection`. */
-const rejected = z.enum(['rejected', 'rejection']).transform(() => 'rejected' as const);
-const others = z.enum(['disconnects', 'check', 'traffic', 'removals', 'content', 'timeout']);
 /** A newer version may know others: what was found bad stays so. */
-const holdCause = z.union([rejected, others]).catch('rejected');
+const holdCause = z
+  .enum(['rejected', 'disconnects', 'check', 'traffic', 'removals', 'content', 'timeout'])
+  .catch('rejected');
 /** What upstream said under a name. `hashes`: of each variant; of one that was removed without what it was. */
 const savedContent = z.object({ type, name, hashes: z.array(z.string()).readonly() });
 
@@ -29,14 +28,13 @@ const typedName = z.tuple([type, name]).transform(([type, name]) => ({ type, nam
 type ListOf = <Element extends z.ZodType>(element: Element) => z.ZodType<readonly z.output<Element>[]>;
 
 /** What a restart must not forget. */
-const rolloutOf = (list: ListOf, optional: ListOf) =>
+const rolloutOf = (list: ListOf) =>
   z.object({
     freezes: list(
       z.object({
         type: type.optional(),
         upstream: z.string().optional(),
-        // Files of earlier versions have none.
-        operator: z.string().default('unknown'),
+        operator: z.string(),
         reason: z.string(),
         since: z.number().min(0).max(lastMoment),
       }),
@@ -46,15 +44,15 @@ const rolloutOf = (list: ListOf, optional: ListOf) =>
       (pairs): ReadonlyMap<string, string> => new Map(pairs),
     ),
     /** What was found bad, and the content that it is about. */
-    verdicts: optional(
+    verdicts: list(
       z.object({ cause: holdCause, reason: z.string(), contents: z.array(savedContent).readonly() }),
     ),
     /** What was discarded, and why. Without a cause: an operator has discarded it. */
-    discards: optional(savedContent.extend({ reason: z.string().default(''), cause: holdCause.optional() })),
+    discards: list(savedContent.extend({ reason: z.string(), cause: holdCause.optional() })),
     /** Names of which a rollback has removed all or some variants, which stay away until they are released. */
-    withheld: optional(typedName),
+    withheld: list(typedName),
     /** What canaries had while some of them were of a later wave. */
-    shown: optional(typedName),
+    shown: list(typedName),
   });
 
 const whole: ListOf = (element) => z.array(element).readonly();
@@ -65,9 +63,8 @@ const readableOf: ListOf = (element) =>
     .transform((all) => all.filter((one) => one !== undefined))
     .catch([]);
 
-// Files of earlier versions have not all lists.
-const savedRollout = rolloutOf(whole, (element) => whole(element).default([]));
-const readable = rolloutOf(readableOf, readableOf);
+const savedRollout = rolloutOf(whole);
+const readable = rolloutOf(readableOf);
 
 export type SavedRollout = z.output<typeof savedRollout>;
 
@@ -178,7 +175,9 @@ export class RolloutFile {
     this.#obstacle = obstacle;
   }
 
-  readonly hashOf: HashOf = hashesBy((hash) => this.#keyed(hash));
+  readonly hashOf: HashOf = hashesBy((hash) =>
+    createHmac('sha256', this.#keyOf()).update(hash).digest('hex').slice(0, 32),
+  );
 
   load(): SavedRollout {
     let read: unknown;
@@ -276,10 +275,6 @@ export class RolloutFile {
     } catch (error) {
       return error;
     }
-  }
-
-  #keyed(hash: string): string {
-    return createHmac('sha256', this.#keyOf()).update(hash).digest('hex').slice(0, 32);
   }
 
   /** Another one if there is none: what was saved by that is not known any more. */

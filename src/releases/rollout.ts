@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import { Settling, type Timer, WallTime } from '../model/clock.ts';
 import { type Decision, nameKey, type Scope, scopeText, type TypedName } from '../model/holds.ts';
-import { getOrMake, isEqual } from '../model/maps.ts';
+import { getOrMake, isEqual, onceFor } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { PendingChange, PendingName } from '../model/rollout.ts';
 import type { HeldRemovals } from '../model/upstream.ts';
@@ -72,8 +72,9 @@ export class Rollout {
   readonly #forget: () => void;
   #settings: RolloutSettings | undefined;
   #survey = nobody;
-  /** Its canaries by class. */
-  #canariesByClass: ReadonlyMap<string, readonly CanaryStream[]> = new Map();
+  readonly #canariesByClass = onceFor(({ canaries }: Survey) =>
+    Map.groupBy(canaries, ({ classKey }) => classKey),
+  );
   /** Of the last survey that was complete. */
   #members: readonly Member[] = [];
   /** Of whom canaries were elected last, but for these classes. */
@@ -288,10 +289,8 @@ export class Rollout {
     );
     // What was found bad must not be lost with the state.
     const why = found === undefined ? reason : `${reason} (it was held: ${found.judge.state.reason})`;
-    this.#options.events.counted('discarded');
-    this.#options.events.discarded(names.value, undefined, why);
-    for (const key of keys) this.#decided.add(key);
     this.#verdicts.discard(names.value, why);
+    this.#tellDiscarded(names.value, undefined, why);
     this.#options.gate.discard(filter, why);
     this.#look();
     return ok(names.value.length);
@@ -348,8 +347,7 @@ export class Rollout {
   }
 
   get #goesOn(): boolean {
-    const goesOn = this.#queues || this.canaries.areExpected || this.#needed.dependsOnClients;
-    return goesOn && !this.#isOver;
+    return !this.#isOver && (this.#queues || this.canaries.areExpected || this.#needed.dependsOnClients);
   }
 
   /** What was found bad before the start, and since. */
@@ -405,7 +403,6 @@ export class Rollout {
   /** With `on_failure: DISCARD`: who has what was found bad goes back. What is bad for one reason is told and counted once. */
   #discardHeld(): void {
     if (this.#settings?.onFailure !== 'DISCARD') return;
-    const { events, gate } = this.#options;
     const all = new Map<string, { cause: HoldCause; reason: string; parts: PendingName[][] }>();
     const known = [...this.#guard.objections, ...this.#verdicts.restored()];
     for (const row of this.#changes.rows) {
@@ -421,12 +418,16 @@ export class Rollout {
     }
     for (const { cause, reason, parts } of all.values()) {
       const names = parts.flat(); // too many for arguments
-      events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
-      events.discarded(names, cause, reason);
-      const keys = keysOf(names);
-      for (const key of keys) this.#decided.add(key);
-      gate.discard({}, reason, keys);
+      this.#tellDiscarded(names, cause, reason);
+      this.#options.gate.discard({}, reason, keysOf(names));
     }
+  }
+
+  #tellDiscarded(names: readonly PendingName[], cause: HoldCause | undefined, reason: string): void {
+    const { events } = this.#options;
+    events.counted(cause === 'check' || cause === 'traffic' ? `failed_${cause}` : 'discarded');
+    events.discarded(names, cause, reason);
+    for (const { key } of names) this.#decided.add(key);
   }
 
   /** The wave of these changes is over. True: one has gone to the next wave. */
@@ -503,7 +504,6 @@ export class Rollout {
   #observe(now: number, waiting: WaitingNames): void {
     if (!this.#waits || this.#settings === undefined) {
       this.#survey = nobody;
-      this.#canariesByClass = new Map();
       if (this.#waits) this.#members = [];
       else {
         this.#staffed = undefined;
@@ -538,7 +538,6 @@ export class Rollout {
     const { fleet } = this.#options;
     this.#survey = fleet.survey(waiting.byType);
     const { complete, canaries, members } = this.#survey;
-    this.#canariesByClass = Map.groupBy(canaries, ({ classKey }) => classKey);
     this.#rejections.observe(canaries, waiting.keys);
     if (complete) {
       this.#members = members;
@@ -568,7 +567,8 @@ export class Rollout {
 
   /** Of a survey that is not complete: what is unknown, and who rejected something before. */
   #canariesOf({ classes, keys }: Change): readonly CanaryStream[] {
-    const all = [...classes].flatMap((classKey) => this.#canariesByClass.get(classKey) ?? []);
+    const byClass = this.#canariesByClass(this.#survey);
+    const all = [...classes].flatMap((classKey) => byClass.get(classKey) ?? []);
     const known = all.filter((one) => isAbout(one, keys));
     return this.#survey.complete ? known : [unknownCanary, ...known];
   }

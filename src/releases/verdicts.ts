@@ -1,6 +1,6 @@
 import type { ResourceName } from '../model/brand.ts';
 import { type Freeze, includes, nameKey, type Scope, type TypedName } from '../model/holds.ts';
-import { countIn, getOrMake, isEqual } from '../model/maps.ts';
+import { areSame, countIn, getOrMake, isEqual } from '../model/maps.ts';
 import type { Gate, HeldVariant, PendingChange, PendingName } from '../model/rollout.ts';
 import { shorten } from '../model/text.ts';
 import type { Transaction } from '../model/transaction.ts';
@@ -187,7 +187,7 @@ export class Verdicts {
   record(found: readonly Verdict[], freezes: readonly Freeze[]): boolean {
     const isFrozen = this.#frozen !== undefined && this.#frozen !== freezes;
     this.#frozen = freezes;
-    const isSame = found.length === this.#found.length && found.every((one, at) => one === this.#found[at]);
+    const isSame = areSame(this.#found, found);
     const { verdicts, discards } = this.#unsaved;
     if (!isSame || verdicts) this.saved = { ...this.saved, verdicts: this.#verdictsNow(found) };
     if (discards)

@@ -1,7 +1,7 @@
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Answers } from '../model/change.ts';
 import { includes, type Scope, scopeText } from '../model/holds.ts';
-import { isEqual } from '../model/maps.ts';
+import { areSame, isEqual } from '../model/maps.ts';
 import { fail, ok, type Result } from '../model/result.ts';
 import type { Gate, PendingName } from '../model/rollout.ts';
 import type { Member, Moved } from './canaries.ts';
@@ -153,13 +153,11 @@ export class Judged {
 
   #read(): void {
     const { pending, holds } = this.#gate;
-    const [lastPending, lastFreezes] = this.#of;
-    if (lastPending === pending && lastFreezes === holds.freezes) return;
-    this.#of = [pending, holds.freezes];
+    const of = [pending, holds.freezes];
+    if (areSame(this.#of, of)) return;
+    this.#of = of;
     const names = this.seen.filter((one) => !this.isFrozen(one));
-    const before = this.#names.names;
-    const isSame = names.length === before.length && names.every((one, at) => one === before[at]);
-    if (!isSame) this.#names = waitingNames(names);
+    if (!areSame(this.#names.names, names)) this.#names = waitingNames(names);
     const frozen = keysOf(pending.filter((one) => one.seen && this.isFrozen(one)));
     if (!isEqual(frozen, this.#frozen)) this.#frozen = frozen;
   }

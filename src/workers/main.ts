@@ -1,7 +1,9 @@
 import cluster from 'node:cluster';
+import { openTraces } from '../core.ts';
 import { collectAsHeldMemoryGrows } from '../external-memory.ts';
 import { createLog } from '../observe/log.ts';
 import { LogLevels } from '../observe/log-levels.ts';
+import { startWatchdog } from '../observe/watchdog.ts';
 import { anotherBuild, isToWorker, type Message, sealed, type ToPrimary } from './ipc-messages.ts';
 import { removePrivateDirectory } from './private-socket.ts';
 import { Worker } from './worker.ts';
@@ -22,7 +24,7 @@ export function runWorker(): void {
 }
 
 async function start(message: Message<'start'>): Promise<Worker | undefined> {
-  const { directory, level, logFormat: format } = message;
+  const { config, directory, level, logFormat: format, version } = message;
   // The primary removes it, unless it was killed.
   process.once('exit', () => {
     if (!process.connected) removePrivateDirectory(directory);
@@ -30,10 +32,16 @@ async function start(message: Message<'start'>): Promise<Worker | undefined> {
   const id = cluster.worker?.id ?? 0;
   const logLevels = new LogLevels(level);
   const log = createLog({ levels: logLevels, format }).child({ worker: id });
-  const started = await Worker.start(id, message, log, logLevels, send);
-  if (started.ok) return started.value;
-  fail({ kind: 'failed', reason: started.error });
-  return undefined;
+  const spans = await openTraces(config, log, version, id);
+  const worker = new Worker(id, message, log, logLevels, send, spans);
+  const listening = await worker.open();
+  if (!listening.ok) {
+    fail({ kind: 'failed', reason: listening.error });
+    return undefined;
+  }
+  const failed = (error: unknown): void => log.error('the watchdog has exited', { error });
+  startWatchdog(config.watchdog, format, failed, { worker: id }, () => send({ kind: 'turned' }));
+  return worker;
 }
 
 function fail(why: Message<'failed'>): void {

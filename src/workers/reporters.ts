@@ -1,7 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { serialize } from 'node:v8';
 import type { Config } from '../config/config.ts';
-import type { XdsStream } from '../downstream/xds-server.ts';
 import type { TrafficJudge } from '../load-reports.ts';
 import type { Side } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
@@ -9,7 +8,7 @@ import type { Commit } from '../model/catalog.ts';
 import { type Content, contentHash } from '../model/change.ts';
 import { type Clock, Settling, Sweep, systemClock, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
-import { getOrMake } from '../model/maps.ts';
+import { areSame, getOrMake } from '../model/maps.ts';
 import type { SidedClient } from '../model/rollout.ts';
 import {
   byPlace,
@@ -39,7 +38,7 @@ const settling = { quiet: 10, longest: 100 };
 /** Nodes that are canaries, of one worker: what the primary keeps over a restart is bounded, too. */
 const maxCanaries = 10_000;
 
-type CanaryFleet = Pick<RelayFleet, 'waitingChanged' | 'survey' | 'canary' | 'over'>;
+type CanaryFleet = Pick<RelayFleet, 'waitingChanged' | 'survey' | 'over'>;
 
 /** Tells the primary what this worker's canaries say to the changes that wait. */
 export class CanaryReporter {
@@ -80,7 +79,7 @@ export class CanaryReporter {
   }
 
   /** As the primary asked last. */
-  get waiting(): Waiting {
+  waiting(): Waiting {
     return this.#waiting;
   }
 
@@ -88,11 +87,8 @@ export class CanaryReporter {
     if (this.#waiting.size > 0) this.#settling.touch();
   }
 
-  ended(stream: XdsStream): void {
-    if (this.#waiting.size === 0) return;
-    const canary = this.#fleet.canary(stream, this.#waiting);
-    if (canary === undefined) return;
-    this.#ends.push(canary);
+  canaryEnded(stream: CanaryStream): void {
+    this.#ends.push(stream);
     this.#settling.touch();
   }
 
@@ -297,18 +293,27 @@ export class WorkersFleet implements Fleet {
   #countsFrom: number | undefined;
   /** Since names that began to wait were asked about. */
   #pause: Timer | undefined;
-  #told: CanaryRules | undefined;
+  /** What the workers know, and one that starts must. Undefined: there is no rollout, so it has one feed. */
+  told: CanaryRules | undefined;
   #surveyed: { readonly reports: readonly CanaryReport[]; readonly survey: Survey } | undefined;
-  #moving: { readonly timer: Timer; readonly since: number } | undefined;
+  /** Since when canaries wait that are to move back; undefined: none does. */
+  #movingSince: number | undefined;
+  readonly #moves: Sweep;
 
   constructor(clock: Clock = systemClock) {
     this.#clock = clock;
+    this.#moves = new Sweep(clock, recheckMs, () => {
+      this.moved();
+      // No survey is complete before.
+      if (!this.isMoving) this.#judging?.rollout.answered();
+      return this.isMoving;
+    });
   }
 
   /** Before workers start. */
   serve(judging: JudgingProcess): void {
     this.#judging = judging;
-    this.#told = this.#canaries();
+    this.told = this.#canaries();
   }
 
   /** All of them listen. */
@@ -318,14 +323,9 @@ export class WorkersFleet implements Fleet {
   }
 
   stop(): void {
-    this.#moving?.timer.cancel();
+    this.#moves.stop();
     this.#pause?.cancel();
     this.#workers = undefined;
-  }
-
-  /** What the workers know, and one that starts must. Undefined: there is no rollout, so it has one feed. */
-  get told(): CanaryRules | undefined {
-    return this.#told;
   }
 
   #canaries(): CanaryRules | undefined {
@@ -372,30 +372,24 @@ export class WorkersFleet implements Fleet {
   moved(): void {
     // Workers that start have been told by their first message, and hear the rest once they all listen.
     const now = this.#workers === undefined ? undefined : this.#canaries();
-    if (now === undefined || this.#told === undefined || isDeepStrictEqual(now, this.#told)) {
+    if (now === undefined || this.told === undefined || isDeepStrictEqual(now, this.told)) {
       this.#endMove();
       return;
     }
-    const since = this.#moving?.since ?? this.#clock.monotonic();
-    const isLate = this.#clock.monotonic() - since >= longestMoveMs;
-    if (isLate || onlyAdds(this.#told, now) || this.#hasDelivered('released')) {
+    this.#movingSince ??= this.#clock.monotonic();
+    const isLate = this.#clock.monotonic() - this.#movingSince >= longestMoveMs;
+    if (isLate || onlyAdds(this.told, now) || this.#hasDelivered('released')) {
       this.#endMove();
-      this.#told = now;
+      this.told = now;
       this.#countsFrom = undefined;
       this.#workers?.tell(now);
       return;
     }
-    this.#moving?.timer.cancel();
-    const timer = this.#clock.after(recheckMs, () => {
-      this.moved();
-      // No survey is complete before.
-      if (!this.isMoving) this.#judging?.rollout.answered();
-    });
-    this.#moving = { since, timer };
+    this.#moves.start();
   }
 
   get isMoving(): boolean {
-    return this.#moving !== undefined;
+    return this.#movingSince !== undefined;
   }
 
   /** A worker has said something, or has acknowledged what it got for canaries. */
@@ -414,8 +408,7 @@ export class WorkersFleet implements Fleet {
   /** The same as long as no worker says anything else. */
   #surveyOf(reports: readonly CanaryReport[]): Survey {
     const known = this.#surveyed;
-    const isSame = known?.reports.length === reports.length;
-    if (isSame && reports.every((one, at) => one === known.reports[at])) return known.survey;
+    if (known !== undefined && areSame(known.reports, reports)) return known.survey;
     const survey = surveyOf(reports);
     this.#surveyed = { reports, survey };
     return survey;
@@ -456,8 +449,8 @@ export class WorkersFleet implements Fleet {
   }
 
   #endMove(): void {
-    this.#moving?.timer.cancel();
-    this.#moving = undefined;
+    this.#moves.stop();
+    this.#movingSince = undefined;
   }
 }
 

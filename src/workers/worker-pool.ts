@@ -302,14 +302,10 @@ export class WorkerPool implements ClientServing, ClientsView {
 
   /** A worker that does not answer has clients that may not have accepted anything. */
   async wait(request: Request<'wait'>): Promise<Answer<'wait'>> {
-    const all = await Promise.all(
-      this.#slots.map(async (slot) => {
-        if (slot.client === undefined) return NOBODY_MISSING;
-        const answered = await slot.client.ask((admin) => admin.wait(request));
-        return this.#heard(slot, answered) ?? noAnswerOf(slot.number);
-      }),
-    );
-    return create(WaitResponseSchema, mergeAcceptances(all));
+    const silent = new Set<number>();
+    const all = await this.#asked((client) => client.ask((admin) => admin.wait(request)), silent);
+    const unheard = ({ number }: WorkerSlot) => (silent.has(number) ? noAnswerOf(number) : NOBODY_MISSING);
+    return create(WaitResponseSchema, mergeAcceptances(all.map(({ slot, said }) => said ?? unheard(slot))));
   }
 
   tap(request: Request<'tap'>, call: Call): AsyncIterable<TapMessage> {
@@ -574,7 +570,7 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
     if (/^distributary_(?:downstream_rejected_total$|load_)/.test(series.name)) return series;
     if (!ofClients.test(series.name)) return series;
     // Of a type or service that no worker has.
-    return series.type === 'gauge' ? withZeros(series) : [];
+    return series.type === 'gauge' ? withValues(series, (one) => ({ ...one, value: 0 })) : [];
   });
 }
 
@@ -585,7 +581,8 @@ export function primarySeries(list: readonly Series[]): readonly Series[] {
 export function workerSeries(list: readonly Series[], number: number): readonly Series[] {
   return list.flatMap((series) => {
     if (isOfWorkers(series)) return series;
-    return series.name.startsWith('distributary_') ? [] : withWorkerLabel(series, number);
+    if (series.name.startsWith('distributary_')) return [];
+    return withValues(series, (one) => ({ ...one, labels: { ...one.labels, worker: number } }));
   });
 }
 
@@ -594,26 +591,20 @@ export function countersOfEnded(list: readonly Series[]): readonly Series[] {
   return list.filter((series) => series.type !== 'gauge' && isOfWorkers(series));
 }
 
-const withZeros = (series: Series): Series => ({
+type Value = Series['values'][number];
+
+const withValues = (series: Series, changed: (one: Value) => Value): Series => ({
   ...series,
-  values: series.values.map((one) => ({ ...one, value: 0 })),
+  values: series.values.map(changed),
 });
 
-function withWorkerLabel(series: Series, number: number): Series {
-  const values = series.values.map((value) => ({ ...value, labels: { ...value.labels, worker: number } }));
-  return { ...series, values };
-}
-
 function asFeedHistogram(series: Series): Series {
-  return {
-    name: feedHistogram,
-    help: "From the receipt of an update to its handover to a worker's stream",
-    type: series.type,
-    values: series.values.map(({ metricName = series.name, ...value }) => ({
-      ...value,
-      metricName: metricName.replace(series.name, feedHistogram),
-    })),
-  };
+  const renamed = withValues(series, ({ metricName = series.name, ...value }) => ({
+    ...value,
+    metricName: metricName.replace(series.name, feedHistogram),
+  }));
+  const help = "From the receipt of an update to its handover to a worker's stream";
+  return { ...renamed, name: feedHistogram, help };
 }
 
 /** A worker, as far as its clients count. */

@@ -37,9 +37,11 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
       rollout: {
         fleet,
         sideOf: ({ address }) => (address === canaryFeed ? 'canary' : 'released'),
-        canaryAnswered: () => fleet.reported(),
-        waiting: () => new Map(),
-        canaryEnded: () => {},
+        judge: () => ({
+          answered: () => fleet.reported(),
+          waiting: () => new Map(),
+          canaryEnded: () => {},
+        }),
       },
     },
     async open(core, config, { serving, clientStatus }, _own, sessions) {

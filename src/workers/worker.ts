@@ -6,7 +6,7 @@ import { type ClientsView, localClients } from '../admin/local-clients.ts';
 import { clientRoutes } from '../admin/rpc.ts';
 import { type ClientAnswers, type ClientListeners, openClientListeners } from '../client-serving.ts';
 import type { Config } from '../config/config.ts';
-import { Core, type Load, openTraces } from '../core.ts';
+import { Core, type Load } from '../core.ts';
 import { type NodeSubscriptions, WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
 import { type Clock, Sweep, systemClock } from '../model/clock.ts';
 import { ok, type Result } from '../model/result.ts';
@@ -14,7 +14,6 @@ import { type Interest, idOf } from '../model/transaction.ts';
 import type { Log } from '../observe/log.ts';
 import type { LogLevels } from '../observe/log-levels.ts';
 import type { Spans } from '../observe/update-traces.ts';
-import { startWatchdog } from '../observe/watchdog.ts';
 import type { WaveRules } from '../releases/canaries.ts';
 import { reloadPreview } from '../reload-effect.ts';
 import { claimant } from '../upstream/claims.ts';
@@ -71,7 +70,8 @@ export class Worker {
   /** By the primary. */
   #asked: Server | undefined;
 
-  private constructor(
+  /** `id`: unlike the slot, never used again. */
+  constructor(
     id: number,
     start: Start,
     log: Log,
@@ -126,9 +126,7 @@ export class Worker {
           traffic: this.#traffic,
           sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
           canaryPrincipals: () => this.#rollout?.canaryPrincipals ?? [],
-          canaryAnswered: () => this.#reporter.answered(),
-          waiting: () => this.#reporter.waiting,
-          canaryEnded: (stream) => this.#reporter.ended(stream),
+          judge: () => this.#reporter,
         },
       },
     );
@@ -138,24 +136,6 @@ export class Worker {
     });
     const preview = reloadPreview(this.#core, (sought) => this.#filesHave(sought));
     this.#clients = localClients(this.#core, preview, () => this.#canaries ?? noWaves);
-  }
-
-  /** Resolves with the worker when it listens, and has said so. `id`: unlike the slot, never used again. */
-  static async start(
-    id: number,
-    start: Start,
-    log: Log,
-    logLevels: LogLevels,
-    send: Send,
-  ): Promise<Result<Worker>> {
-    const { config, version, logFormat: format } = start;
-    const spans = await openTraces(config, log, version, id);
-    const worker = new Worker(id, start, log, logLevels, send, spans);
-    const listening = await worker.#open();
-    if (!listening.ok) return listening;
-    const failed = (error: unknown): void => log.error('the watchdog has exited', { error });
-    startWatchdog(config.watchdog, format, failed, { worker: id }, () => send({ kind: 'turned' }));
-    return ok(worker);
   }
 
   receive(message: Exclude<ToWorker, Start>): void {
@@ -225,7 +205,8 @@ export class Worker {
     for (const shared of sessions) this.#sessions.get(shared.listener)?.take(shared);
   }
 
-  async #open(): Promise<Result<undefined>> {
+  /** Resolves when it listens, and has said so. */
+  async open(): Promise<Result<undefined>> {
     const { directory, slot } = this.#start;
     const { relay, loops } = this.#core;
     const feeds = [feedUpstream(this.#core, feedSocket(directory), relay)];

@@ -58,7 +58,7 @@ describe('what is kept of TLS sessions', () => {
   it('a key for this hour and for the next; the last one stays for an hour', () => {
     const made = started();
     let changes = 0;
-    for (const times of [1, 10]) made.onChange(() => (changes += times));
+    made.onChange(() => changes++);
     const hour = clock.now() / hourMs;
     const first = keys(made);
     expect(first.map(([at]) => at)).to.deep.equal([hour, hour + 1]);
@@ -71,7 +71,7 @@ describe('what is kept of TLS sessions', () => {
     clock.advance(hourMs);
     expect(keys(made).map(([at]) => at)).to.have.members([hour + 1, hour + 2, hour + 3]);
     expect(new Set(keys(made).map(([, key]) => key)).size).to.equal(3);
-    expect(changes).to.equal(22);
+    expect(changes).to.equal(2);
     made.stop();
   });
 

@@ -261,7 +261,7 @@ describe('the file of what operators have closed', () => {
       freezes: [other, ...frozen.freezes.map((one) => ({ ...one, since: 1e16 })), ...frozen.freezes],
       canaries: [other, ['node', 'class']],
       verdicts: [other, verdict],
-      discards: [other, content],
+      discards: [other, { ...content, reason: 'no' }],
       withheld: [other, ['cds', 'a']],
       shown: [other, ['cds', 'a']],
     });
@@ -292,16 +292,5 @@ describe('the file of what operators have closed', () => {
       await file.settled;
       expect(aside()).to.have.length(Math.min(time + 1, 2));
     }
-  });
-
-  it('of an earlier version says `rejection` for what was rejected', () => {
-    using directory = temporaryDirectory();
-    const verdict = { cause: 'rejection', reason: 'no', contents: [] };
-    const text = JSON.stringify({ freezes: [], canaries: [], verdicts: [verdict] });
-    writeFileSync(join(directory.path, 'rollout.json'), text);
-    const clock = { now: () => 0, after: () => ({ cancel: () => {} }) };
-    const log = createLog({ format: 'text', write: () => {} });
-    const { verdicts } = new RolloutFile(directory.path, clock, log, () => {}).load();
-    expect(verdicts.map(({ cause }) => cause)).to.deep.equal(['rejected']);
   });
 });

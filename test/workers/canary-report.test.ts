@@ -43,7 +43,6 @@ describe('the report of a worker', () => {
     const fleet = {
       waitingChanged: () => {},
       over: () => {},
-      canary: () => undefined,
       survey: (): Survey => ({ complete: true, members: [], canaries }),
     };
     const reporter = new CanaryReporter(fleet, clock, (message) => {
