@@ -14,12 +14,6 @@ export interface Relocation {
 /** `ended`: the control plane has ended it. `lost`: the connection was lost, which is rarely because of a request. */
 export type StreamEnd = 'ended' | 'lost';
 
-class StreamHistory {
-  openedAt: number | undefined;
-  /** Streams in a row that ended before they had lasted long. */
-  quickEnds = 0;
-}
-
 /** With so many types, those that are not used any more are forgotten. */
 const manyTypes = 256;
 /** For each session, of known and of unknown types: a client that invents types must not open more. */
@@ -46,7 +40,8 @@ export class Suspicion {
   readonly #services: Services;
   /** By type and role. */
   readonly #groups = new MapInUse<string, SubscriptionGroup>(manyTypes);
-  readonly #streams = new Map<StreamId, StreamHistory>();
+  /** When it was opened, if it is open; and how many in a row ended before they had lasted long. */
+  readonly #streams = new Map<StreamId, { openedAt: number | undefined; quickEnds: number }>();
 
   /**
    * `stableAfterMs`: a stream that has lasted this long is stable. On services of single types nothing is isolated: a
@@ -254,8 +249,8 @@ export class Suspicion {
     return this.#groups.get(keyOf({ type, role }));
   }
 
-  #stream(streamId: StreamId): StreamHistory {
-    return getOrMake(this.#streams, streamId, () => new StreamHistory());
+  #stream(streamId: StreamId) {
+    return getOrMake(this.#streams, streamId, () => ({ openedAt: undefined, quickEnds: 0 }));
   }
 }
 
