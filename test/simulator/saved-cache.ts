@@ -82,12 +82,8 @@ export class Saving {
   /** What the incarnation before has left. */
   load(serves: string): Restored | undefined {
     if (this.#saved.empty) return undefined;
-    const decoder = new Decoder(
-      () => true,
-      () => serves,
-      this.#clock,
-      this.journal,
-    );
+    const terms = { keeps: () => true, serves: () => serves, clock: this.#clock, differs: this.journal };
+    const decoder = new Decoder(terms);
     decoder.take(this.#saved.read());
     const restored = decoder.finish();
     if (!restored.ok) throw new Error(restored.error);

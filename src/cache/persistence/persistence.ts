@@ -341,7 +341,7 @@ export class Persistence {
     if (state === undefined) return fail({ kind: 'corrupt', message: 'its state cannot be read' });
     const staleSince = this.#restorable(state);
     const keeps = (upstream: string): boolean => staleSince.has(upstream);
-    const decoder = new Decoder(keeps, serves, clock, this.journal);
+    const decoder = new Decoder({ keeps, serves, clock, differs: this.journal });
     for (;;) {
       const part = await disk.read();
       if (!part.ok) return part;

@@ -347,12 +347,20 @@ const pending = new Uint8Array(0);
 /** A variant that was there and must not be cached. */
 type UncachedVariant = Pick<Variant, 'type' | 'name' | 'constraints'>;
 
+/**
+ * `keeps`: whether what came from this upstream is still its own. `serves`: the upstream that a selector is asked of.
+ * `differs`: hears of rows that were not restored as they are, and have to be written again, or deleted.
+ */
+type Terms = Readonly<{
+  keeps: (upstream: string) => boolean;
+  serves: (type: TypeUrl, selector: Selector) => string | undefined;
+  clock: Pick<Clock, 'now' | 'monotonic'>;
+  differs: Journal & Pick<Dirty, 'change'>;
+}>;
+
 /** Makes of loaded rows what a store can restore. */
 export class Decoder {
-  readonly #keeps: (upstream: string) => boolean;
-  readonly #serves: (type: TypeUrl, selector: Selector) => string | undefined;
-  readonly #clock: Pick<Clock, 'now' | 'monotonic'>;
-  readonly #differs: Journal & Pick<Dirty, 'change'>;
+  readonly #terms: Terms;
   /** By digest. Those that rows refer to are filled as they come. */
   readonly #payloads = new Map<string, PendingPayload>();
   readonly #resources: Restored['resources'][number][] = [];
@@ -363,20 +371,8 @@ export class Decoder {
   readonly #restoredHolders = new Map<string, Holder>();
   readonly #uncached: UncachedVariant[] = [];
 
-  /**
-   * `keeps`: whether what came from this upstream is still its own. `serves`: the upstream that a selector is asked of.
-   * `differs`: hears of rows that were not restored as they are, and have to be written again, or deleted.
-   */
-  constructor(
-    keeps: (upstream: string) => boolean,
-    serves: (type: TypeUrl, selector: Selector) => string | undefined,
-    clock: Pick<Clock, 'now' | 'monotonic'>,
-    differs: Journal & Pick<Dirty, 'change'>,
-  ) {
-    this.#keeps = keeps;
-    this.#serves = serves;
-    this.#clock = clock;
-    this.#differs = differs;
+  constructor(terms: Terms) {
+    this.#terms = terms;
   }
 
   take({ rows, payloads }: RowBatch): void {
@@ -420,14 +416,14 @@ export class Decoder {
     let whole = body.uncached === undefined;
     for (const variant of body.variants) {
       const holders = variant.holders
-        .filter(([, upstream]) => this.#keeps(upstream))
+        .filter(([, upstream]) => this.#terms.keeps(upstream))
         .map((holder) => this.#holder(holder, true));
       if (holders.length < variant.holders.length) whole = false;
       if (holders.length === 0) continue;
-      if (variant.ttl !== undefined && variant.ttl[1] <= this.#clock.now()) whole = false;
+      if (variant.ttl !== undefined && variant.ttl[1] <= this.#terms.clock.now()) whole = false;
       else variants.push({ variant: this.#variant(type, name, variant), holders });
     }
-    if (!whole) this.#differs.resource(type, name);
+    if (!whole) this.#terms.differs.resource(type, name);
     if (variants.length === 0) return;
     const bindings = (body.bindings ?? []).map(
       ([parameters, variant]) => [readParameters(parameters), constraintsKey(variant)] as const,
@@ -460,7 +456,7 @@ export class Decoder {
 
   /** On disk it ends by the wall clock, which may have been set since: it has never more left than it was given. */
   #ttl([milliseconds, endsAt]: NonNullable<VariantBody['ttl']>): Variant['ttl'] {
-    const clock = this.#clock;
+    const { clock } = this.#terms;
     return { milliseconds, deadline: clock.monotonic() + Math.min(milliseconds, endsAt - clock.now()) };
   }
 
@@ -468,14 +464,14 @@ export class Decoder {
     const type = typeUrl(row.type);
     const [selector, key] = interestKeyParts.parse(JSON.parse(row.key));
     const interest: Interest = { type, selector: resourceName(selector), parameters: readParameters(key) };
-    const upstream = this.#serves(type, interest.selector);
-    if (upstream === undefined || !this.#keeps(upstream)) {
-      this.#differs.interest(interest);
+    const upstream = this.#terms.serves(type, interest.selector);
+    if (upstream === undefined || !this.#terms.keeps(upstream)) {
+      this.#terms.differs.interest(interest);
       return [];
     }
     const body = interestForm.parse(JSON.parse(row.body ?? ''));
     const resolved = body.answered && !this.#uncached.some((gap) => sees(interest, gap));
-    if (resolved !== body.answered) this.#differs.interest(interest);
+    if (resolved !== body.answered) this.#terms.differs.interest(interest);
     const holder = body.holder === null ? undefined : this.#holder(body.holder, false);
     return [{ interest, answer: resolved ? 'restored' : undefined, holder }];
   }
@@ -486,7 +482,7 @@ export class Decoder {
     const { version } = versionForm.parse(JSON.parse(row.body ?? ''));
     if (this.#holders.has(row.key) || this.#restoredHolders.has(row.key))
       return [{ type, holder: row.key, version }];
-    this.#differs.version(type, row.key);
+    this.#terms.differs.version(type, row.key);
     return [];
   }
 
@@ -497,9 +493,9 @@ export class Decoder {
     const type = typeUrl(row.type);
     // What an operator has made has the content of upstreams too.
     const keeps = names.every(({ before = [], after = [] }) =>
-      [...before, ...after].every(({ upstream }) => this.#keeps(upstream)),
+      [...before, ...after].every(({ upstream }) => this.#terms.keeps(upstream)),
     );
-    if (!keeps) this.#differs.change(type, revision);
+    if (!keeps) this.#terms.differs.change(type, revision);
     return {
       ...change,
       revision,

@@ -182,10 +182,7 @@ export class AdsUpstream implements Upstream, LoadUpstream {
 
   openLoadStream(target: LoadTarget, handler: LoadStreamHandler): LoadStream {
     const node = (): Uint8Array => this.#options.loadNode?.(target) ?? this.#node(target.parameters);
-    const stream = new UpstreamLoadStream(this.#connection, node, handler, () =>
-      this.#loadStreams.delete(stream),
-    );
-    this.#loadStreams.add(stream);
+    const stream = new UpstreamLoadStream(this.#connection, node, handler, this.#loadStreams);
     stream.up();
     return stream;
   }
@@ -555,7 +552,7 @@ class UpstreamLoadStream implements LoadStream, ConnectionUser {
   readonly #connection: AdsConnection;
   readonly #node: () => Uint8Array;
   readonly #handler: LoadStreamHandler;
-  readonly #finished: () => void;
+  readonly #all: Set<UpstreamLoadStream>;
   readonly #backoff: Backoff;
   #stream: ChannelStream | undefined;
   #openedAt = 0;
@@ -564,18 +561,18 @@ class UpstreamLoadStream implements LoadStream, ConnectionUser {
   #said: Uint8Array = Buffer.alloc(0);
   #isFinished = false;
 
-  /** `node`: asked for each report, encoded. */
+  /** `node`: asked for each report, encoded. `all`: where it is until it is finished. */
   constructor(
     connection: AdsConnection,
     node: () => Uint8Array,
     handler: LoadStreamHandler,
-    finished: () => void,
+    all: Set<UpstreamLoadStream>,
   ) {
     const { backoff, random } = connection.options;
     this.#connection = connection;
     this.#node = node;
     this.#handler = handler;
-    this.#finished = finished;
+    this.#all = all.add(this);
     this.#backoff = new Backoff(backoff.initialMs, backoff.maxMs, random);
   }
 
@@ -628,7 +625,7 @@ class UpstreamLoadStream implements LoadStream, ConnectionUser {
   async finish(): Promise<void> {
     this.#isFinished = true;
     this.#timer?.cancel();
-    this.#finished();
+    this.#all.delete(this);
     await this.#stream?.finish();
   }
 

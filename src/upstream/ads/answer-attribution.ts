@@ -1,6 +1,8 @@
+import { lazily } from '../../model/maps.ts';
 import type { Selector, Transaction } from '../../model/transaction.ts';
 import type { Identity } from '../variant-set.ts';
-import type { AckedResources, AckedVariant } from './acked-resources.ts';
+import type { AckedVariant } from './acked-resources.ts';
+import type { SubscribedType } from './subscribed-type.ts';
 import {
   type UpstreamSubscription,
   type UpstreamSubscriptions,
@@ -16,13 +18,8 @@ import {
 type Said = Pick<Transaction, 'puts' | 'removals' | 'heartbeats' | 'resourceErrors'>;
 
 /** A type on a delta stream, as far as the judgement needs it. `acked` has what the response has brought. */
-interface DeltaWaiting {
-  readonly subscriptions: UpstreamSubscriptions;
-  readonly acked: AckedResources;
-  readonly repeated: ReadonlyMap<Identity, boolean>;
-  readonly isEmpty: boolean;
-  readonly sweepPending: boolean;
-}
+type DeltaWaiting = Pick<SubscribedType, 'subscriptions' | 'acked' | 'sweepPending'> &
+  Readonly<{ repeated: ReadonlyMap<Identity, boolean>; isEmpty: boolean }>;
 
 /**
  * The wildcards and globs, among those that wait, that a delta response may answer. An update has only what changed, so
@@ -34,12 +31,8 @@ export function deltaAnswers(
   candidates: readonly UpstreamSubscription[],
 ): ReadonlySet<UpstreamSubscription> {
   // Errors alone may be news of what an earlier wildcard shows: → * {A}, ← a, → * {B}, ← error of a.
-  const isAnswered = stream.isEmpty ? byEmptyResponse(stream) : byResources(stream, said);
-  const answered = new Set<UpstreamSubscription>();
-  for (const subscription of candidates) {
-    if (byPosition(subscription) ?? isAnswered(subscription)) answered.add(subscription);
-  }
-  return answered;
+  const shown = lazily(() => (stream.isEmpty ? longestWaiting(stream) : shownBy(stream, said)));
+  return new Set(candidates.filter((one) => isAnsweredByAny(one) || shown().has(one.requestNumber)));
 }
 
 /**
@@ -65,36 +58,23 @@ export function inDoubt(
   return answered.size > 0 || isDoubtful() ? later : [];
 }
 
-/** Whether any response answers it, whatever is in it; undefined: the content decides. */
-function byPosition(one: UpstreamSubscription): boolean | undefined {
-  if (one.anyResponseAnswers) return true;
-  // It is the only wildcard of this type on the stream.
-  return !one.isLocator && one.kind === 'wildcard' ? true : undefined;
-}
+/**
+ * Whether any response answers it, whatever is in it. Unless parameters are sent (NATIVE), a wildcard is the only one of its
+ * type on the stream, and in SotW every response is its complete state, of some time.
+ */
+const isAnsweredByAny = ({ anyResponseAnswers, isLocator, kind }: UpstreamSubscription): boolean =>
+  anyResponseAnswers || (!isLocator && kind === 'wildcard');
 
 /** The request of those that were asked for first; there may be too many for arguments. */
 const oldestOf = (asked: readonly UpstreamSubscription[]): number =>
   asked.reduce((least, { requestNumber }) => Math.min(least, requestNumber), Number.POSITIVE_INFINITY);
 
-type Judgement = (subscription: UpstreamSubscription) => boolean;
-
 /**
  * An empty response is for the wildcard or glob that has waited longest. The next one waits on: another may follow, and
  * until then a server such as a relay in an outage may not know what it has for it.
  */
-function byEmptyResponse({ subscriptions }: DeltaWaiting): Judgement {
-  const waiting = waitingCollections(subscriptions.collections());
-  const longest = oldestOf(waiting);
-  return ({ requestNumber }) => requestNumber <= longest;
-}
-
-function byResources(stream: DeltaWaiting, said: Said): Judgement {
-  let shown: ReturnType<typeof shownBy> | undefined;
-  return (subscription) => {
-    shown ??= shownBy(stream, said);
-    return shown.has(subscription.requestNumber);
-  };
-}
+const longestWaiting = ({ subscriptions }: DeltaWaiting): ReadonlySet<number> =>
+  new Set([oldestOf(waitingCollections(subscriptions.collections()))]);
 
 /** On this stream: one that an earlier stream has resolved waits as well, if what that delivered is not confirmed yet. */
 function isWaiting(
@@ -179,7 +159,7 @@ export function namesAnswered(
  */
 export function ofOldestRequest(
   named: readonly UpstreamSubscription[],
-  justAnswered: ReadonlySet<UpstreamSubscription>,
+  justAnswered: ReadonlySet<UpstreamSubscription> = new Set(),
 ): readonly UpstreamSubscription[] {
   const waiting = named.filter(
     (one) => one.requestNumber > 0 && (one.mayBeAnswered || justAnswered.has(one)),
@@ -194,10 +174,7 @@ export function ofOldestRequest(
  */
 export function emptied(named: readonly UpstreamSubscription[]): readonly UpstreamSubscription[] {
   if (named.length < 2) return named;
-  return ofOldestRequest(
-    named.filter(({ responseSeen }) => !responseSeen),
-    new Set(),
-  );
+  return ofOldestRequest(named.filter(({ responseSeen }) => !responseSeen));
 }
 
 /** The wildcards and globs that a SotW response may answer, if it has seen the requests up to `lastSeen`. */
@@ -208,12 +185,8 @@ export function sotwAnswers(
   return new Set(candidates.filter((one) => sotwAnswered(lastSeen, one)));
 }
 
-/**
- * Unless parameters are sent (NATIVE), a wildcard is the only subscription of its type on its stream: every response is its
- * complete state, of some time.
- */
 const sotwAnswered = (lastSeen: number, one: UpstreamSubscription): boolean =>
-  one.anyResponseAnswers || (!one.isLocator && one.kind === 'wildcard') || one.requestNumber <= lastSeen;
+  isAnsweredByAny(one) || one.requestNumber <= lastSeen;
 
 /**
  * Whether a full state has all that is subscribed. If not, what it lacks may be for a later subscription, which upstream

@@ -279,12 +279,15 @@ function stream(
     isTaken = true;
     untaken?.cancel();
   };
-  const close = (reason: string, code?: Code): void => {
-    if (over) return;
-    over = true;
+  const lose = (): void => {
     gone = true;
     isRead();
     taken();
+  };
+  const close = (reason: string, code?: Code): void => {
+    if (over) return;
+    over = true;
+    lose();
     if (!isDropped()) handler.closed(reason, code);
   };
   /** Its end comes after what it has sent, and grpc-js says nothing of what was written to one that has ended. */
@@ -333,9 +336,7 @@ function stream(
   call.on('error', (error) => {
     failed = [explainError(error), codeOf('code' in error ? Number(error.code) : Code.UNKNOWN)];
     if (!over) isDropped();
-    gone = true;
-    isRead();
-    taken();
+    lose();
     if (!reading) resume();
   });
   call.on('end', () => close(...(failed ?? (['the control plane ended the stream', Code.OK] as const))));
@@ -357,9 +358,7 @@ function stream(
     end() {
       if (over) return;
       over = true;
-      gone = true;
-      isRead();
-      taken();
+      lose();
       call.cancel();
     },
     finish() {

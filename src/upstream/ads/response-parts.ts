@@ -27,30 +27,23 @@ import type { MachineOptions } from './stream-effects.ts';
  */
 export class ResponseParts {
   readonly #rules: AcceptanceRules;
-  readonly #readResource: (entry: Buffer) => IncomingResource;
-  readonly #entriesPerTurn: number;
-  /** Each body with its hash, also in a small response: by it a repeated one is known. */
-  readonly #hashed: boolean;
+  readonly #options: MachineOptions;
   readonly #pace: ReadingPace;
   readonly #mayLackBody: (put: Put) => boolean;
 
-  constructor(
-    rules: AcceptanceRules,
-    { protocol, locators, entriesPerTurn }: MachineOptions,
-    mayLackBody: (put: Put) => boolean,
-  ) {
-    const isDelta = protocol === 'DELTA';
+  constructor(rules: AcceptanceRules, options: MachineOptions, mayLackBody: (put: Put) => boolean) {
     this.#rules = rules;
+    this.#options = options;
     this.#mayLackBody = mayLackBody;
-    this.#readResource = isDelta ? readDeltaResource : readSotwResource;
-    this.#entriesPerTurn = entriesPerTurn;
-    this.#hashed = isDelta && locators;
-    this.#pace = new ReadingPace(entriesPerTurn);
+    this.#pace = new ReadingPace(options.entriesPerTurn);
   }
 
   /** Those from `start` to before `end`. */
   resources(entries: ByteRanges, start: number, end: number, seen: VariantSet): InTurns<Result<Put[]>> {
-    const isHashed = this.#hashed || end - start > this.#entriesPerTurn;
+    const { protocol, locators, entriesPerTurn } = this.#options;
+    const isDelta = protocol === 'DELTA';
+    // With locators each body has its hash, also in a small response: by it a repeated one is known.
+    const isHashed = (isDelta && locators) || end - start > entriesPerTurn;
     const accept = (resource: IncomingResource): Result<Put> => {
       const put = acceptResource(this.#rules, resource, seen);
       if (put.ok && resource.any === undefined && !this.#mayLackBody(put.value))
@@ -58,7 +51,7 @@ export class ResponseParts {
       return put.ok && isHashed ? ok(withPayload(put.value)) : put;
     };
     const place = (index: number): string => `resource ${index + 1} of ${entries.length}`;
-    return this.#each(entries, this.#readResource, accept, place, start, end);
+    return this.#each(entries, isDelta ? readDeltaResource : readSotwResource, accept, place, start, end);
   }
 
   errors(entries: ByteRanges): InTurns<Result<ResourceError[]>> {

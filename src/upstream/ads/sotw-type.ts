@@ -397,7 +397,7 @@ export class SotwType extends SubscribedType {
     const named = subscriptions.naming(name, constraints).filter(({ kind }) => kind === 'name');
     const first = named.filter((one) => one.anyResponseAnswers || !one.isLocator);
     if (this.#isFull || this.leaving.has(name)) return first;
-    const meant = [...first, ...ofOldestRequest(named, noneAnswered)];
+    const meant = [...first, ...ofOldestRequest(named)];
     const waits = (one: UpstreamSubscription): boolean =>
       one.requestNumber > 0 && !one.resolvedOnThisStream && !meant.includes(one) && subscriptions.has(one);
     this.renewIfDoubtful(`missing ${name} ${type}`, () => named.some(waits));
@@ -476,8 +476,6 @@ export class SotwType extends SubscribedType {
     return !matching.some((one) => this.acked.isGone(known, one));
   }
 }
-
-const noneAnswered: ReadonlySet<UpstreamSubscription> = new Set();
 
 type PresentOf = (name: ResourceName) => readonly AckedVariant[];
 

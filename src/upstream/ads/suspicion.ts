@@ -1,5 +1,5 @@
 import type { TypeUrl } from '../../model/brand.ts';
-import { getOrMake, MapInUse } from '../../model/maps.ts';
+import { countIn, getOrMake, MapInUse } from '../../model/maps.ts';
 import type { Holder } from '../../model/transaction.ts';
 import { ADS_SERVICE, isKnownType, knownTypes, type TypeInfo, typeInfo } from '../../model/types.ts';
 import type { Suspect } from '../../model/upstream.ts';
@@ -13,12 +13,6 @@ export interface Relocation {
 
 /** `ended`: the control plane has ended it. `lost`: the connection was lost, which is rarely because of a request. */
 export type StreamEnd = 'ended' | 'lost';
-
-class StreamHistory {
-  openedAt: number | undefined;
-  /** Streams in a row that ended before they had lasted long. */
-  quickEnds = 0;
-}
 
 /** With so many types, those that are not used any more are forgotten. */
 const manyTypes = 256;
@@ -46,7 +40,8 @@ export class Suspicion {
   readonly #services: Services;
   /** By type and role. */
   readonly #groups = new MapInUse<string, SubscriptionGroup>(manyTypes);
-  readonly #streams = new Map<StreamId, StreamHistory>();
+  /** When it was opened, if it is open; and how many in a row ended before they had lasted long. */
+  readonly #streams = new Map<StreamId, { openedAt: number | undefined; quickEnds: number }>();
 
   /**
    * `stableAfterMs`: a stream that has lasted this long is stable. On services of single types nothing is isolated: a
@@ -176,29 +171,16 @@ export class Suspicion {
   #isolate(groups: readonly SubscriptionGroup[], now: number): readonly Relocation[] {
     const tally = this.#tally();
     return groups.flatMap((group) => {
-      const { streamId: from } = group;
+      tally.count(group, group.streamId, -1);
       const to = this.#leastUsed(group, tally);
-      const used = group.interests > 0 ? 1 : 0;
-      for (const [id, by] of [
-        [from, -1],
-        [to, 1],
-      ] as const) {
-        const there = getOrMake(tally, id, () => ({ used: 0, all: 0 }));
-        there.used += by * used;
-        there.all += by;
-      }
+      tally.count(group, to, 1);
       return this.#move(group, to, now);
     });
   }
 
-  /** By stream: how many groups are there, and how many of them are in use. */
-  #tally() {
-    const tally = new Map<StreamId, { used: number; all: number }>();
-    for (const { streamId, interests } of this.#groups.values()) {
-      const there = getOrMake(tally, streamId, () => ({ used: 0, all: 0 }));
-      there.all++;
-      if (interests > 0) there.used++;
-    }
+  #tally(): Tally {
+    const tally = new Tally();
+    for (const group of this.#groups.values()) tally.count(group, group.streamId, 1);
     return tally;
   }
 
@@ -239,22 +221,16 @@ export class Suspicion {
 
   /**
    * The isolated stream that the fewest others use, with nothing else of the same type: its own, if no other is better. Known
-   * and unknown types share none, as clients can invent the unknown ones.
+   * and unknown types share none, as clients can invent the unknown ones. `tally`: without the group itself.
    */
-  #leastUsed(group: SubscriptionGroup, tally = this.#tally()): StreamId {
-    const { type, role, home, streamId: own, interests } = group;
+  #leastUsed({ type, role, home, streamId: own }: SubscriptionGroup, tally = this.#tally()): StreamId {
     const first = usualStreams + (isForUnknownTypes(home) ? isolatedStreams : 0);
     const other = this.#group(type, role === 'named' ? 'wildcard' : 'named')?.streamId;
-    const isCounted = this.#group(type, role) === group;
-    const count = (id: StreamId, what: 'used' | 'all'): number => {
-      const isItself = isCounted && id === own && (what === 'all' || interests > 0);
-      return (tally.get(id)?.[what] ?? 0) - (isItself ? 1 : 0);
-    };
-    const users = (id: StreamId): number => (id === other ? Number.POSITIVE_INFINITY : count(id, 'used'));
+    const users = (id: StreamId): number => (id === other ? Number.POSITIVE_INFINITY : tally.used(id));
     const isOwn = (id: StreamId): number => (id === own ? 0 : 1);
     const all = Array.from({ length: isolatedStreams }, (_, at) => first + at);
     const [best = first] = all.toSorted(
-      (a, b) => users(a) - users(b) || isOwn(a) - isOwn(b) || count(a, 'all') - count(b, 'all'),
+      (a, b) => users(a) - users(b) || isOwn(a) - isOwn(b) || tally.all(a) - tally.all(b),
     );
     return best;
   }
@@ -273,8 +249,27 @@ export class Suspicion {
     return this.#groups.get(keyOf({ type, role }));
   }
 
-  #stream(streamId: StreamId): StreamHistory {
-    return getOrMake(this.#streams, streamId, () => new StreamHistory());
+  #stream(streamId: StreamId) {
+    return getOrMake(this.#streams, streamId, () => ({ openedAt: undefined, quickEnds: 0 }));
+  }
+}
+
+/** How many groups are on each stream, and how many of them are in use. */
+class Tally {
+  readonly #all = new Map<StreamId, number>();
+  readonly #used = new Map<StreamId, number>();
+
+  count({ interests }: SubscriptionGroup, on: StreamId, more: 1 | -1): void {
+    countIn(this.#all, on, more);
+    if (interests > 0) countIn(this.#used, on, more);
+  }
+
+  all(on: StreamId): number {
+    return this.#all.get(on) ?? 0;
+  }
+
+  used(on: StreamId): number {
+    return this.#used.get(on) ?? 0;
   }
 }
 
@@ -348,13 +343,9 @@ export function isIsolated(streamId: StreamId): boolean {
 
 /** The usual stream of a type; `taken`: the one on which its wildcard or its names are. */
 function homeOf(type: TypeUrl, taken: StreamId | undefined, services: Services): StreamId {
-  const first = firstFor(type, services);
+  const firstOfKnown = services === 'PER_TYPE' ? -2 * (typeInfo(type).order + 1) : 0;
+  const first = isKnownType(type) ? firstOfKnown : firstOfUnknown;
   return taken === first ? first + 1 : first;
-}
-
-function firstFor(type: TypeUrl, services: Services): StreamId {
-  if (!isKnownType(type)) return firstOfUnknown;
-  return services === 'PER_TYPE' ? -2 * (typeInfo(type).order + 1) : 0;
 }
 
 /** Whether a usual stream is for types that the relay does not know. */

@@ -130,10 +130,10 @@ export class UpstreamSubscriptions {
 
   /** Removes an interest. Returns its subscription if no interest is left in it. */
   delete(interest: Interest): UpstreamSubscription | undefined {
-    const { selector } = interest;
-    const subscription = this.covering(interest);
+    const { selector, parameters } = interest;
+    const subscription = this.#bySelector.get(selector)?.get(this.locators ? parameters : NO_PARAMETERS);
     if (subscription === undefined) return undefined;
-    subscription.interests.delete(interest.parameters.key);
+    subscription.interests.delete(parameters.key);
     if (subscription.interests.size > 0) return undefined;
     deleteIn(this.#bySelector, selector, subscription.parameters);
     if (!this.#bySelector.has(selector)) this.#globs.delete(selector);
@@ -151,11 +151,6 @@ export class UpstreamSubscriptions {
   /** The wildcards and globs. */
   *collections(): IteratorObject<UpstreamSubscription, undefined> {
     for (const selector of [WILDCARD, ...this.#globs]) yield* this.named(selector);
-  }
-
-  /** The subscription that has this interest. */
-  covering({ selector, parameters }: Interest): UpstreamSubscription | undefined {
-    return this.#bySelector.get(selector)?.get(this.locators ? parameters : NO_PARAMETERS);
   }
 
   has(subscription: UpstreamSubscription): boolean {
@@ -312,10 +307,6 @@ export class LeftOnStream {
   has(subscription: UpstreamSubscription, answered: boolean): boolean {
     const hadSome = this.#keys.size === 0 ? undefined : this.#keys.get(keyOf(subscription));
     return hadSome !== undefined && (hadSome || answered);
-  }
-
-  clear(): void {
-    this.#keys.clear();
   }
 }
 

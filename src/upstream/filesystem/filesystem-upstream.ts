@@ -367,8 +367,8 @@ function areSame(before: Files, now: Files): boolean {
 
 type TypeContent = ReturnType<typeof contentOf>;
 
-/** The variants of one type, by name and constraints, while the files are joined. */
-type Joined = Map<ResourceName, Map<string, FileResource>>;
+/** The variants of one type, while the files are joined. */
+type Joined = VariantSet<Removal & { readonly resource: FileResource }>;
 
 /**
  * Joins the files, which come in path order. Of two resources with the same type, name and constraints the later file's
@@ -390,21 +390,21 @@ export function mergeScan(
     for (const resource of resources) {
       const { file, place, type, put } = resource;
       if (!claimed(type, put.name)) continue;
-      const names = getOrMake(joined, type, (): Joined => new Map());
-      const variants = getOrMake(names, put.name, () => new Map<string, FileResource>());
-      const earlier = variants.get(put.constraints.key);
-      if (earlier === undefined) variants.set(put.constraints.key, resource);
+      const { name, constraints } = put;
+      const variants = getOrMake(joined, type, (): Joined => new VariantSet());
+      const earlier = variants.get(name, constraints.key);
+      if (earlier === undefined) variants.add({ name, constraints, resource });
       else {
-        const message = `${describe(type, put)} is refused: ${earlier.file} has it already`;
+        const message = `${describe(type, put)} is refused: ${earlier.resource.file} has it already`;
         const ofFile = getOrMake(refused, file, () => ({ found: [], types: new Set<TypeUrl>() }));
         ofFile.found.push({ place, message });
         ofFile.types.add(type);
       }
     }
   }
-  const types = new Map(inOrder(joined).map(([type, names]) => [type, contentOf(names)]));
+  const types = new Map(inOrder(joined).map(([type, variants]) => [type, contentOf(variants)]));
   for (const [type, its] of inOrder(Map.groupBy(empty, (one) => one.type)))
-    if (!types.has(type)) types.set(type, contentOf(new Map(), its));
+    if (!types.has(type)) types.set(type, contentOf(undefined, its));
   for (const [file, { found, types: its }] of refused) problems.push(...oneUpdate(file, found, [...its]));
   return { types, problems };
 }
@@ -413,8 +413,8 @@ const inOrder = <Of>(byType: ReadonlyMap<TypeUrl, Of>): [TypeUrl, Of][] =>
   [...byType].toSorted(([a], [b]) => typeInfo(a).order - typeInfo(b).order);
 
 /** All resources of one type, of all files; `empty`: what says that there are none. Equal digests: nothing of it changed. */
-function contentOf(names: Joined, empty: readonly Pick<FileResource, 'versionInfo'>[] = []) {
-  const all = [...names.values().flatMap((variants) => variants.values())];
+function contentOf(variants?: Joined, empty: readonly Pick<FileResource, 'versionInfo'>[] = []) {
+  const all = [...(variants?.all() ?? [])].map(({ resource }) => resource);
   const digests = all.map((one) => one.digest).toSorted();
   const digest = createHash('sha256').update(digests.join()).digest('hex').slice(0, 16);
   const [only = '', ...others] = new Set([...all, ...empty].map(({ versionInfo }) => versionInfo));
@@ -427,7 +427,7 @@ function contentOf(names: Joined, empty: readonly Pick<FileResource, 'versionInf
 }
 
 /** Of a type that no file has. */
-const emptyContent: TypeContent = contentOf(new Map());
+const emptyContent: TypeContent = contentOf();
 
 /** Those of `before` whose variant is not there now. */
 function lacking(now: readonly Put[], before: readonly Put[]): Removal[] {

@@ -58,12 +58,8 @@ function rows(parts: readonly RowBatch[]): Subject {
         const read = rowOf(bytes);
         if (read === undefined) return;
         const differs = { resource: () => {}, interest: () => {}, version: () => {}, change: () => {} };
-        const decoder = new Decoder(
-          () => true,
-          () => 'central',
-          systemClock,
-          differs,
-        );
+        const terms = { keeps: () => true, serves: () => 'central', clock: systemClock, differs };
+        const decoder = new Decoder(terms);
         decoder.take({ rows: [...all, read], payloads });
         const restored = decoder.finish();
         if (!restored.ok) return;
