@@ -5,6 +5,7 @@ import {
   DeltaDiscoveryRequestSchema,
 } from '../../../src/gen/envoy/service/discovery/v3/discovery_pb.ts';
 import { resourceName } from '../../../src/model/brand.ts';
+import { itsOwn } from '../../../src/model/load.ts';
 import { internParameters } from '../../../src/model/parameters.ts';
 import type { Interest } from '../../../src/model/transaction.ts';
 import type { Log } from '../../../src/observe/log.ts';
@@ -482,4 +483,30 @@ describe('§8.4 an endpoint has not failed', () => {
           expect(seen, `seed ${seed}`).to.deep.equal({ down: 0, connects: 1 });
         }
     });
+});
+
+describe('§5c.6 a control plane without load reports', () => {
+  it('is asked again after 5 minutes, and its other streams stay', () => {
+    const { behave, subscribe, upstream, seen, clock } = setting(1);
+    let asked = 0;
+    behave(0, (request, stream) => {
+      // A report has a node, and no type.
+      if (request.typeUrl !== '') works(request, stream);
+      else {
+        asked++;
+        stream.end(Code.UNIMPLEMENTED);
+      }
+    });
+    subscribe(want('cds', '*'));
+    const { parameters } = want('cds', '*');
+    const handler = { origin: () => itsOwn, asked: () => {}, down: () => {} };
+    upstream.openLoadStream({ upstream: 'central', parameters }, handler);
+    clock.advance(299 * seconds);
+    expect(asked).to.equal(1);
+    clock.advance(2 * seconds);
+    expect(asked).to.equal(2);
+    clock.advance(3600 * seconds);
+    expect(asked).to.equal(14);
+    expect(seen).to.deep.equal({ down: 0, connects: 1 });
+  });
 });
