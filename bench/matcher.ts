@@ -66,7 +66,7 @@ class World {
     this.sets = sets.map(parametersOf);
     this.#store = new Store({ clock: systemClock, ambiguous: () => {}, expiring: () => {} });
     this.#views = new Views({
-      catalogs: this.#store.sides,
+      catalogs: this.#store.cohorts,
       interests: {
         subscribe: (interest) => this.#store.addInterest(interest),
         resubscribe: () => {},
@@ -118,7 +118,9 @@ class World {
     const selected = Array.from({ length: count }, (_, offset): SelectionEntry[] => {
       const name = this.names[(index * count + offset) % this.names.length];
       if (name === undefined) return [];
-      return [{ selector: name, spelling: name, locator: false, parameters, locatorParameters: undefined }];
+      return [
+        { selector: name, requestedName: name, locator: false, parameters, locatorParameters: undefined },
+      ];
     });
     const subscription = this.#views.open(eds, delta, Selection.of(selected.flat()), ALLOW_ALL, {
       wake: () => {

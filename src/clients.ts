@@ -7,7 +7,7 @@ import { getOrMake } from './model/maps.ts';
 import { nodePath, type WantedMetadata, wantedMetadata } from './model/node-path.ts';
 import type { Parameters } from './model/parameters.ts';
 import { fail, ok, type Result } from './model/result.ts';
-import type { SidedClient, SideOf } from './model/rollout.ts';
+import type { CohortClient, CohortOf } from './model/rollout.ts';
 import { compileAuthorization } from './security/authorization.ts';
 import { type ClientNode, readClientNode } from './security/client-node.ts';
 import { compileParameterRules, type DerivedParameters } from './security/derive-parameters.ts';
@@ -22,11 +22,11 @@ const wrappedFeatures = ['xds.config.resource-in-sotw', 'xds.config.supports-res
 const ttlFeature = 'xds.config.supports-resource-ttl';
 
 /** A client, with the parts of its node that the rules used. */
-class KnownClient implements ClientContext, SidedClient {
+class KnownClient implements ClientContext, CohortClient {
   readonly node: ClientNode;
   /** Where the rules looked for metadata when the node was read. Other metadata was not kept. */
   readonly metadataPaths: ReadonlySet<string>;
-  /** By its side: set anew before anybody sees it. */
+  /** By its cohort: set anew before anybody sees it. */
   access: Access;
   readonly address: string;
   readonly #identity: string | undefined;
@@ -121,12 +121,16 @@ export class ClientRules {
   readonly metadataPaths: ReadonlySet<string>;
   /** The same, of a node's metadata. */
   readonly wantedMetadata: WantedMetadata;
-  readonly #sideOf: SideOf;
+  readonly #cohortOf: CohortOf;
   readonly #classKeys = new WeakMap<DerivedParameters, Map<string, string>>();
 
   /** `canaryPrincipals`: who may be a canary; empty: anybody. */
-  constructor(config: Config, sideOf: SideOf = () => 'released', canaryPrincipals: readonly string[] = []) {
-    this.#sideOf = sideOf;
+  constructor(
+    config: Config,
+    cohortOf: CohortOf = () => 'released',
+    canaryPrincipals: readonly string[] = [],
+  ) {
+    this.#cohortOf = cohortOf;
     this.#derivation = compileParameterRules(config.parameters);
     this.#authorization = compileAuthorization(config.xds.authorization);
     // The listener's authorities are those of the start.
@@ -150,7 +154,7 @@ export class ClientRules {
     return !this.#verifies || this.isRelay(peer);
   }
 
-  /** A class of clients has one set of derived parameters and one access, whatever side they are on. */
+  /** A class of clients has one set of derived parameters and one access, whatever cohort they are on. */
   classKeyOf(derived: DerivedParameters, accessKey: string): string {
     const byAccess = getOrMake(this.#classKeys, derived, () => new Map());
     return getOrMake(byAccess, accessKey, () => {
@@ -185,7 +189,7 @@ export class ClientRules {
     const derived = this.#derivation.of(node, peer);
     const access = this.#authorization.accessOf(peer).guardedBy(derived);
     const client = new KnownClient(node, peer, derived, access, this);
-    if (client.mayBeCanary && this.#sideOf(client) === 'canary') client.access = access.ofCanaries;
+    if (client.mayBeCanary && this.#cohortOf(client) === 'canary') client.access = access.ofCanaries;
     return client;
   }
 }

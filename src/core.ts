@@ -19,7 +19,7 @@ import type { TypeUrl } from './model/brand.ts';
 import { systemClock } from './model/clock.ts';
 import type { Parameters } from './model/parameters.ts';
 import type { Variant } from './model/resource.ts';
-import type { SideOf } from './model/rollout.ts';
+import type { CohortOf } from './model/rollout.ts';
 import { shorten } from './model/text.ts';
 import type { Interest } from './model/transaction.ts';
 import { typeInfo } from './model/types.ts';
@@ -77,7 +77,10 @@ export type Load = Pick<Counters, 'streams' | 'connections'>;
 
 /** A process that is not the only one of its relay: the primary of workers, or a worker. What is left out is as in that one. */
 export interface ProcessRole
-  extends Pick<RelayOptions, 'streamPrefix' | 'isUnavailable' | 'refusal' | 'isServed' | 'upstreamPerSide'> {
+  extends Pick<
+    RelayOptions,
+    'streamPrefix' | 'isUnavailable' | 'refusal' | 'isServed' | 'upstreamPerCohort'
+  > {
   /** Other processes of this relay listen on the port, too. */
   readonly sharesPort?: (listener: 'xds' | 'rest') => boolean;
   /** What clients have open in other processes of this relay. */
@@ -96,7 +99,7 @@ export interface ProcessRole
   readonly subscribed?: (interest: Interest) => void;
   /** Judge and clients are in different processes. */
   readonly rollout?: {
-    readonly sideOf: SideOf;
+    readonly cohortOf: CohortOf;
     /** Who may be a canary, by the configuration in force; left out: this process has it. */
     readonly canaryPrincipals?: () => readonly string[];
     /** The clients that the judge of this process observes; undefined: its own. */
@@ -158,7 +161,7 @@ export class Core {
     this.recorder = recorder;
     this.#role = role;
     this.#judged = role.rollout ?? {
-      sideOf: (client) => this.rollout.canaries.sideOf(client),
+      cohortOf: (client) => this.rollout.canaries.cohortOf(client),
       fleet: undefined,
       judge: () => this.rollout,
     };
@@ -207,7 +210,7 @@ export class Core {
           this.loops.streamEnded(stream.transport);
           this.#streamMetrics.ended(stream);
           // It still has its types.
-          if (stream.client?.access.side === 'canary') this.#canaryEnded(stream);
+          if (stream.client?.access.cohort === 'canary') this.#canaryEnded(stream);
           this.fleet.touched(stream.id);
         },
       },
@@ -331,7 +334,7 @@ export class Core {
     this.changed();
   }
 
-  /** Any client may be on another side, or may see something else. */
+  /** Any client may be on another cohort, or may see something else. */
   reapplyRules(): void {
     this.relay.server.reidentify();
     this.relay.polls.reidentify();
@@ -465,9 +468,9 @@ function fetchMilliseconds({ upstreams }: Config): number {
 }
 
 /** What is made once for each configuration: every response reads some of it. */
-function madeOf(config: Config, { sideOf, canaryPrincipals }: JudgedClients) {
+function madeOf(config: Config, { cohortOf, canaryPrincipals }: JudgedClients) {
   const { limits, xds, rollout } = config;
-  const rules = new ClientRules(config, sideOf, canaryPrincipals?.() ?? rollout?.canaryPrincipals);
+  const rules = new ClientRules(config, cohortOf, canaryPrincipals?.() ?? rollout?.canaryPrincipals);
   return {
     config,
     rules,

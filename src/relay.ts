@@ -1,10 +1,10 @@
-import { type CatalogReader, type Restored, type Store, sideStores } from './cache/store.ts';
+import { type CatalogReader, cohortStores, type Restored, type Store } from './cache/store.ts';
 import type { StoreOptions } from './cache/type-table.ts';
 import { Polls } from './downstream/polls/polls.ts';
 import type { DownstreamServices, ListedClient } from './downstream/services.ts';
 import { Taps } from './downstream/taps.ts';
 import { type StreamListener, XdsServer } from './downstream/xds-server.ts';
-import type { Side } from './model/access.ts';
+import type { Cohort } from './model/access.ts';
 import type { ResourceName, TypeUrl } from './model/brand.ts';
 import { type Commit, isVariant } from './model/catalog.ts';
 import { type Timer, within } from './model/clock.ts';
@@ -50,7 +50,7 @@ export interface RelayOptions
   /** Called for every change of what is in the cache, after clients were told. */
   readonly published?: ((commit: Commit) => void) | undefined;
   /** What canaries see comes from an upstream of its own, to `canarySink` (docs/adr/0130). */
-  readonly upstreamPerSide?: boolean | undefined;
+  readonly upstreamPerCohort?: boolean | undefined;
 }
 
 /** So many interests end in one turn for room: some 70 µs each. */
@@ -67,15 +67,15 @@ const filesMs = 2000;
  * and the upstream that claims it subscribes.
  */
 export class Relay implements UpstreamSink {
-  /** Where each side has an upstream: what canaries see is delivered here. */
+  /** Where each cohort has an upstream: what canaries see is delivered here. */
   readonly canarySink: UpstreamSink = {
     apply: (transaction) => this.#apply(transaction, this.#stores.canary),
     restamp: (restamp) => this.#publish(this.#stores.canary.restamp(restamp)),
     changed: () => this.changed(),
     endIfIdle: (interest) => this.endIfIdle(interest),
   };
-  /** The same for both sides, if they share one. */
-  readonly #stores: Readonly<Record<Side, Store>>;
+  /** The same for both cohorts, if they share one. */
+  readonly #stores: Readonly<Record<Cohort, Store>>;
   readonly #eachStore: ReadonlySet<Store>;
   readonly views: Views;
   readonly server: XdsServer;
@@ -103,7 +103,7 @@ export class Relay implements UpstreamSink {
   constructor(options: RelayOptions) {
     const { clock, events } = options;
     this.#options = options;
-    this.#stores = sideStores(
+    this.#stores = cohortStores(
       {
         ...options,
         ambiguous: events.ambiguous,
@@ -111,7 +111,7 @@ export class Relay implements UpstreamSink {
         publish: (commit) => this.#show(commit),
         publishedAs: (type, name) => this.#upstreamOf(type, name)?.publishesAs,
       },
-      options.upstreamPerSide === true,
+      options.upstreamPerCohort === true,
     );
     this.#eachStore = new Set(Object.values(this.#stores));
     this.views = new Views({
@@ -150,19 +150,19 @@ export class Relay implements UpstreamSink {
     this.polls = new Polls(services, streamPrefix);
   }
 
-  /** The cache; where each side has an upstream, what is released. */
+  /** The cache; where each cohort has an upstream, what is released. */
   get store(): Store {
     return this.#stores.released;
   }
 
-  /** What the clients of a side see. */
-  catalogOf(side: Side): CatalogReader {
-    return this.#stores[side].sides[side];
+  /** What the clients of a cohort see. */
+  catalogOf(cohort: Cohort): CatalogReader {
+    return this.#stores[cohort].cohorts[cohort];
   }
 
-  /** What a side has under a name. */
-  variantsOf(type: TypeUrl, name: ResourceName, side: Side): readonly HeldVariant[] {
-    return this.#stores[side].held.contentOf(type, name, side);
+  /** What a cohort has under a name. */
+  variantsOf(type: TypeUrl, name: ResourceName, cohort: Cohort): readonly HeldVariant[] {
+    return this.#stores[cohort].held.contentOf(type, name, cohort);
   }
 
   /** What holds changes back from the clients that are no canaries. */
@@ -331,7 +331,7 @@ export class Relay implements UpstreamSink {
    * have, and a wildcard brings every name.
    */
   #withoutOthers(said: Transaction): Transaction {
-    if (this.#upstreams.length < 2 || this.#options.upstreamPerSide === true) return said;
+    if (this.#upstreams.length < 2 || this.#options.upstreamPerCohort === true) return said;
     const { type, holder } = said;
     const isOwn = (name: string): boolean => {
       const upstream = this.#upstreamOf(type, name);
@@ -358,11 +358,12 @@ export class Relay implements UpstreamSink {
     return absent;
   }
 
-  /** The upstream that serves this; where each side has one, both have every interest. False: nobody serves it. */
+  /** The upstream that serves this; where each cohort has one, both have every interest. False: nobody serves it. */
   #each({ type, selector }: Interest, act: (upstream: Upstream) => void): boolean {
     const first = this.#upstreamOf(type, selector);
     if (first === undefined) return false;
-    for (const upstream of this.#options.upstreamPerSide === true ? this.#upstreams : [first]) act(upstream);
+    for (const upstream of this.#options.upstreamPerCohort === true ? this.#upstreams : [first])
+      act(upstream);
     return true;
   }
 
@@ -373,7 +374,7 @@ export class Relay implements UpstreamSink {
     return content.hasContent || canary === released ? content : canary.contentOf(interest);
   }
 
-  /** `store`: of the side whose upstream says it, where each has one. */
+  /** `store`: of the cohort whose upstream says it, where each has one. */
   #apply(transaction: Transaction, store: Store): void {
     const { traces, clock } = this.#options;
     const judgedAt = traces === undefined ? 0 : clock.monotonic();

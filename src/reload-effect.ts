@@ -329,7 +329,7 @@ export function needsRestart(started: Config, now: Config): string[] {
   return rolloutInForce(started, now) === now.rollout ? named : [...named, 'rollout'];
 }
 
-/** With workers only a restart brings a rollout or ends it: each worker has a feed for each side then (docs/adr/0130). */
+/** With workers only a restart brings a rollout or ends it: each worker has a feed for each cohort then (docs/adr/0130). */
 function rolloutInForce(started: Config, now: Config): Config['rollout'] {
   const isFixed = started.workers > 0 && (started.rollout === undefined) !== (now.rollout === undefined);
   return isFixed ? started.rollout : now.rollout;

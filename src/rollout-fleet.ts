@@ -47,7 +47,7 @@ interface Subscriber {
 
 /**
  * The streams of a relay, as a rollout sees them. Each is looked at once for what waits, in slices, and again when it
- * subscribes to something else or is on another side.
+ * subscribes to something else or is on another cohort.
  */
 export class RelayFleet implements Fleet {
   readonly #relay: Relay;
@@ -128,7 +128,7 @@ export class RelayFleet implements Fleet {
     const subscriber = this.#subscribers.get(id);
     if (subscriber === undefined || this.#waiting === undefined) return undefined;
     // Others have something else, and may have accepted that.
-    if (subscriber.client.access.side !== 'canary') return 'waiting';
+    if (subscriber.client.access.cohort !== 'canary') return 'waiting';
     return standingNow(subscriber, this.#waiting).kind;
   }
 
@@ -255,9 +255,9 @@ export class RelayFleet implements Fleet {
     const members = new Map<string, Member & { readonly subscribed: Set<Part> }>();
     for (const { client, types } of this.#subscribers.values()) {
       const { nodeKey, place, classKey, access, mayBeCanary } = client;
-      const key = JSON.stringify([nodeKey, classKey, access.side, mayBeCanary]);
-      const { side } = access;
-      const created = () => ({ nodeKey, place, classKey, side, mayBeCanary, subscribed: new Set<Part>() });
+      const key = JSON.stringify([nodeKey, classKey, access.cohort, mayBeCanary]);
+      const { cohort } = access;
+      const created = () => ({ nodeKey, place, classKey, cohort, mayBeCanary, subscribed: new Set<Part>() });
       const known = getOrMake(members, key, created);
       for (const { parts } of types) for (const part of parts) known.subscribed.add(part);
     }
@@ -267,7 +267,7 @@ export class RelayFleet implements Fleet {
   #canariesNow(waiting: Waiting): readonly CanaryStream[] {
     const canaries: CanaryStream[] = [];
     for (const [id, subscriber] of this.#subscribers) {
-      if (subscriber.client.access.side !== 'canary') continue;
+      if (subscriber.client.access.cohort !== 'canary') continue;
       const canary = canaryOf(id, subscriber, waiting);
       canaries.push(canary);
       const before = this.#rejected.get(id);
@@ -407,7 +407,7 @@ const nothing: Parts = [];
 export class WaitingIndex {
   readonly #relay: Pick<Relay, 'variantsOf'>;
   readonly #type: TypeUrl;
-  /** Kept while neither side of the name changes. */
+  /** Kept while neither cohort of the name changes. */
   readonly #differences = new Map<ResourceName, Difference>();
   /** By each name and alias. */
   #bySelector = new Map<Selector, Difference[]>();
@@ -450,7 +450,7 @@ export class WaitingIndex {
     return true;
   }
 
-  /** What either side has under these names is another now. */
+  /** What either cohort has under these names is another now. */
   changed(names: Iterable<ResourceName>): void {
     for (const name of names) this.#differences.delete(name);
   }
@@ -469,7 +469,7 @@ export class WaitingIndex {
     });
   }
 
-  /** Looked up from the smaller side. */
+  /** Looked up from the smaller cohort. */
   *#candidates(selection: Selection): Iterable<SelectionEntry> {
     if (selection.size <= this.#bySelector.size) {
       yield* selection.entries.values();

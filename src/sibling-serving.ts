@@ -44,7 +44,7 @@ export class SiblingServing {
     this.#parts = parts;
     this.#rules = new SiblingRules(config);
     const { clock, relay, events, limits, places } = parts;
-    this.#views = this.#viewsOf(relay.store.sides.released);
+    this.#views = this.#viewsOf(relay.store.cohorts.released);
     this.#list = new InterestList(relay, clock, (catalog) => this.#viewsOf(catalog));
     const services: DownstreamServices = {
       clock,
@@ -213,7 +213,7 @@ class InterestList {
   }
 
   *#answerable(): Iterable<Interest> {
-    const { released } = this.#relay.store.sides;
+    const { released } = this.#relay.store.cohorts;
     for (const interest of this.#relay.views.interests.all()) {
       const { type, selector, parameters } = interest;
       const isAnswered = isCollection(selector)

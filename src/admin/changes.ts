@@ -15,7 +15,7 @@ import {
   ClientConfig_GenericXdsConfigSchema,
   ClientStatusRequestSchema,
 } from '../gen/envoy/service/status/v3/csds_pb.ts';
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import { type ResourceName, type TypeUrl, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { type Change, type Content, contentHash } from '../model/change.ts';
@@ -189,7 +189,7 @@ export function inspectChanges(inspected: InspectedProcess) {
     }
   }
 
-  function columnOf(column: Side | 'said', names: ComparedSide['names']): ComparedSide {
+  function columnOf(column: Cohort | 'said', names: ComparedSide['names']): ComparedSide {
     return { names, of: (type, name) => comparablesOf(relay.gate.contentOf(type, name, column)) };
   }
 
@@ -231,7 +231,7 @@ export function inspectChanges(inspected: InspectedProcess) {
       const values = new Map<ResourceName, Comparables>();
       for (const name of new Set([...table.resources.keys(), ...(pending.get(type) ?? [])])) {
         await pace.yieldIfDue();
-        const value = relay.store.sides.released.peek(type, name, parameters);
+        const value = relay.store.cohorts.released.peek(type, name, parameters);
         if (isVariant(value)) values.set(name, comparableOf(value));
       }
       side.set(type, values);

@@ -49,7 +49,7 @@ export function withheldOf(
   if (access === undefined || access.unrestricted) return none;
   if (!access.allows(type, name)) return 'all';
   return relay
-    .catalogOf(access.side)
+    .catalogOf(access.cohort)
     .named(type, name)
     .filter(({ variant }) => variant.constraints.matches(parameters) && !access.admits(variant, parameters));
 }
@@ -67,7 +67,7 @@ export function whyWithheld(
     return withheld === 'all' || withheld.length > 0 ? notAllowed : '';
   }
   // What there is of it is not shown. Of some there is only an error.
-  const catalog = relay.catalogOf(access.side);
+  const catalog = relay.catalogOf(access.cohort);
   const hasMember = Iterator.from(catalog.members(type, canonical, parameters)).some((name) =>
     catalog.isMember(type, canonical, name, parameters),
   );
@@ -259,7 +259,11 @@ function* heldOf(
   // Wildcards and globs that show nothing, or are not answered, have no holding.
   const missing = missingOf(type, relay).filter(({ canonical }) => isCollection(canonical));
   const unanswered = selection.collections
-    .map(({ selector, spelling, parameters }) => ({ name: spelling, canonical: selector, parameters }))
+    .map(({ selector, requestedName, parameters }) => ({
+      name: requestedName,
+      canonical: selector,
+      parameters,
+    }))
     .filter((one) => !relay.isAnswered({ ...one, type: info.url, selector: one.canonical }));
   const states = { MISSING: missing, NOT_SENT: unanswered };
   for (const state of ['MISSING', 'NOT_SENT'] as const)
@@ -332,8 +336,8 @@ export function inWaves(
     if (said === undefined || client === undefined) return undefined;
     const { nodeKey, classKey, place, access } = client;
     const placed = { nodeKey, classKey, place, parameters: client.derived(undefined) };
-    const wave = waveOf(rules, placed, access.side);
-    return { wave, waves, answer: access.side === 'canary' ? answers[said] : '' };
+    const wave = waveOf(rules, placed, access.cohort);
+    return { wave, waves, answer: access.cohort === 'canary' ? answers[said] : '' };
   };
 }
 

@@ -250,10 +250,10 @@ async function explain(relay: Relay, query: ExplainQuery, client: Answer<'explai
   const { type } = query;
   const name = canonicalGiven(query.name, type);
   const parameters = query.parameters ?? internParameters(Object.entries(client?.parameters ?? {}));
-  const side = client?.canary === true ? 'canary' : 'released';
+  const cohort = client?.canary === true ? 'canary' : 'released';
   const { isDenied, admits } = admittedTo(client, name);
-  const value = relay.catalogOf(side).peek(type, name, parameters, { admits });
-  const seen = relay.catalogOf(side).named(type, name);
+  const value = relay.catalogOf(cohort).peek(type, name, parameters, { admits });
+  const seen = relay.catalogOf(cohort).named(type, name);
   const pending = waiting(relay, type, name, seen);
   const reasonOf = ({ variant }: HeldVariant) => {
     const found = explainMatch(variant.constraints.expression, parameters);
@@ -275,7 +275,7 @@ async function explain(relay: Relay, query: ExplainQuery, client: Answer<'explai
     ambiguous:
       seen.filter(({ variant }, at) => variant.name === got?.name && variants[at]?.matches).length > 1,
     state: isVariant(value) ? 'present' : isWithheld ? 'denied' : value,
-    canary: side === 'canary',
+    canary: cohort === 'canary',
     otherClasses: 0,
     staleUpstreams: [],
     ...(client?.client === undefined ? {} : { client: client.client }),
@@ -310,7 +310,7 @@ async function eachShown(
   return explained;
 }
 
-/** What canaries have and what upstream says, as far as this side does not see it yet. */
+/** What canaries have and what upstream says, as far as this cohort does not see it yet. */
 function waiting(
   relay: Relay,
   type: TypeUrl,

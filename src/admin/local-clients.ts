@@ -117,8 +117,8 @@ export function localClients(
       return slices.run((pace) => clientDetail(stream, query, relay, pace));
     },
     explain(request) {
-      const { type, name: spelling, parameters } = explainQuery(request);
-      const name = canonicalGiven(spelling, type);
+      const { type, name: requestedName, parameters } = explainQuery(request);
+      const name = canonicalGiven(requestedName, type);
       const stream = streamOf(request.client);
       const access = stream.client?.access;
       const asked = stream.types.find(({ info }) => info.url === type);
@@ -130,7 +130,7 @@ export function localClients(
       const withheld = withheldOf(relay, access, type, name, parameters ?? own);
       const known = {
         parameters: Object.fromEntries(own.entries),
-        canary: access?.side === 'canary',
+        canary: access?.cohort === 'canary',
         ...(withheld === 'all'
           ? { state: 'denied' }
           : { variants: withheld.map((held) => variantId(held, name)) }),
@@ -231,7 +231,7 @@ export type ClientsStatus = Pick<
 
 /**
  * The clients of a relay, wherever their streams end: in this process, or in workers. Of ExplainResponse they say which
- * parameters and side a client has, what it was sent and, in `state` and `variants`, what it may not get; of WaitResponse
+ * parameters and cohort a client has, what it was sent and, in `state` and `variants`, what it may not get; of WaitResponse
  * who has not accepted what there is now.
  */
 export interface ClientsView extends ClientMethods {

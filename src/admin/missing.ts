@@ -207,7 +207,7 @@ function soughtBy(names: ReadonlySet<string>) {
       getOrMake(known, selection, () =>
         selection.entries
           .values()
-          .some(({ spelling, selector }) => isNamed({ name: spelling, canonical: selector })),
+          .some(({ requestedName, selector }) => isNamed({ name: requestedName, canonical: selector })),
       ),
   };
 }
@@ -468,7 +468,7 @@ function whyUnanswered(
 }
 
 /** A name, or a wildcard or glob, by the spelling of a client that was accepted. */
-export function canonicalOf(type: TypeUrl, spelling: string): Selector {
-  const name = canonicalName(spelling, type);
-  return name.ok ? name.value : resourceName(spelling);
+export function canonicalOf(type: TypeUrl, requestedName: string): Selector {
+  const name = canonicalName(requestedName, type);
+  return name.ok ? name.value : resourceName(requestedName);
 }

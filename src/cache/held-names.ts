@@ -1,4 +1,4 @@
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit, Snapshot } from '../model/catalog.ts';
 import { assignmentType } from '../model/cluster.ts';
@@ -36,8 +36,8 @@ import { CommitChanges, type Recorded } from './update.ts';
 const everything: Scope = {};
 
 /**
- * The names whose released state is not what upstream says, and what each side sees of them (docs/adr/0100). The store
- * has what upstream says. Where nothing is held, both sides read the store, and nothing is kept twice.
+ * The names whose released state is not what upstream says, and what each cohort sees of them (docs/adr/0100). The store
+ * has what upstream says. Where nothing is held, both cohorts read the store, and nothing is kept twice.
  */
 export class HeldNames implements Gate {
   readonly #tables: TypeTables;
@@ -75,7 +75,7 @@ export class HeldNames implements Gate {
     return new HeldTransaction(table, gated, this.#isQueued, this.holds, transaction?.holder.key);
   }
 
-  /** After the transaction: how each side sees the commit. */
+  /** After the transaction: how each cohort sees the commit. */
   close(opened: HeldTransaction, commit: Commit): Commit {
     opened.settle(commit.resolved);
     opened.admit(commit.resolved);
@@ -86,7 +86,7 @@ export class HeldNames implements Gate {
     return split;
   }
 
-  /** After the sides have new constraints too. No content changes. */
+  /** After the cohorts have new constraints too. No content changes. */
   restamped(table: TypeTable, { moves }: Restamp): void {
     for (const [name, ofName] of Map.groupBy(moves, (move) => move.name)) {
       const held = table.held.get(name);
@@ -102,17 +102,17 @@ export class HeldNames implements Gate {
     }
   }
 
-  /** The TTL of a variant may have passed for the sides. True: it has. */
+  /** The TTL of a variant may have passed for the cohorts. True: it has. */
   expire(table: TypeTable, { name, constraints }: VariantKey, changes: CommitChanges, now: number): boolean {
     let expired = false;
-    for (const side of ['released', 'canary'] as const) {
-      const cached = table.own(name, side);
+    for (const cohort of ['released', 'canary'] as const) {
+      const cached = table.own(name, cohort);
       const entry = cached?.variants.get(constraints.key);
       const { ttl, aliases = [] } = entry?.variant ?? {};
       if (cached === undefined || entry === undefined || ttl === undefined) continue;
       if (ttl.deadline > now) continue;
       changes.touch(name, constraints, aliases);
-      table.remove(cached, entry, side);
+      table.remove(cached, entry, cohort);
       expired = true;
     }
     const held = table.held.get(name);
@@ -344,7 +344,7 @@ export class HeldNames implements Gate {
   /** Each pending name that the filter matches, as one commit of each type. `keys`: only these. */
   #change(
     filter: Scope,
-    sides: readonly Side[],
+    cohorts: readonly Cohort[],
     change: (table: TypeTable, name: ResourceName, held: HeldName) => boolean,
     { keys, operation }: Pick<Commit, 'operation'> & { readonly keys?: ReadonlySet<string> | undefined } = {},
   ): void {
@@ -356,7 +356,7 @@ export class HeldNames implements Gate {
       const { held } = table;
       const names = meant.map(({ name }) => name);
       this.#tables.nextRevision();
-      const version = sides.includes('released') ? table.heldVersion : undefined;
+      const version = cohorts.includes('released') ? table.heldVersion : undefined;
       const changes = this.#changesOf(table, names);
       const left: ResourceName[] = [];
       const joined: ResourceName[] = [];
@@ -373,8 +373,8 @@ export class HeldNames implements Gate {
       // Under a name that is held no more everybody sees the errors that waited.
       const hasErrors = (name: ResourceName): boolean =>
         !held.has(name) && table.resources.get(name)?.resourceErrors !== undefined;
-      const isForAll = !sides.includes('released') && left.some(hasErrors);
-      const told: readonly Side[] = isForAll ? [...sides, 'released'] : sides;
+      const isForAll = !cohorts.includes('released') && left.some(hasErrors);
+      const told: readonly Cohort[] = isForAll ? [...cohorts, 'released'] : cohorts;
       const receivedAt = this.#commit(type, changes, told, version, operation);
       this.#changes.push({ receivedAt, type, joined, left });
     }
@@ -423,7 +423,7 @@ export class HeldNames implements Gate {
   #commit(
     type: TypeUrl,
     { names: changed, contents }: CommitChanges,
-    sides: readonly Side[],
+    cohorts: readonly Cohort[],
     version?: string,
     operation?: Commit['operation'],
   ): number {
@@ -432,11 +432,11 @@ export class HeldNames implements Gate {
     const receivedAt = this.#tables.options.clock.monotonic();
     const commit: Commit = { revision, type, version, receivedAt, changed, resolved: [], operation };
     const empty: Commit = { ...commit, changed: new Map() };
-    const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);
+    const of = (cohort: Cohort): Commit => (cohorts.includes(cohort) ? commit : empty);
     this.#tables.options.publish?.({
       ...commit,
       contents,
-      sides: { released: of('released'), canary: of('canary') },
+      cohorts: { released: of('released'), canary: of('canary') },
     });
     return receivedAt;
   }
@@ -481,7 +481,7 @@ function bindOnly(cached: CachedResource, before: CachedResource, interests: Int
   }
 }
 
-/** The errors beside what a side sees already stay: they have been told. */
+/** The errors beside what a cohort sees already stay: they have been told. */
 function withErrorsOf(seen: CachedResource | undefined, shown: CachedResource): CachedResource {
   if (seen?.resourceErrors !== undefined && isSame(seen, shown))
     shown.resourceErrors = new Map(seen.resourceErrors);

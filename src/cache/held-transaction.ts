@@ -1,4 +1,4 @@
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import { type ConstraintsKey, type ResourceName, resourceName, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import { NO_CONTENT } from '../model/change.ts';
@@ -28,7 +28,7 @@ import type { Interests } from './interests.ts';
 import type { HeldName, TypeTable } from './type-table.ts';
 
 const nothing: VariantsOf = new Map();
-const bothSides: readonly Side[] = ['released', 'canary'];
+const bothCohorts: readonly Cohort[] = ['released', 'canary'];
 /** Of a name, for those who may come back: any number of clients with constraints of their own may leave while it is held. */
 const mostSaidLast = 100;
 /** Of a name, for those from whom something is kept back. */
@@ -47,18 +47,18 @@ export class HeldTransaction {
   readonly #names = new Set<ResourceName>();
   /** Of names that were held before: what upstream said, to those who have left too. */
   readonly #before = new Map<ResourceName, VariantsOf>();
-  /** Names of which a side sees something else, though they are held. */
+  /** Names of which a cohort sees something else, though they are held. */
   readonly #altered = new Set<ResourceName>();
   /** Names that are queued only if upstream removes something of them. */
   readonly #queuedIfRemoved = new Set<ResourceName>();
   /** Names that a rollback has removed, and upstream says anew. */
   readonly #keptAway = new Set<ResourceName>();
   /**
-   * What a side has to hear, whatever this transaction says of it: another one may have said it when somebody still had
+   * What a cohort has to hear, whatever this transaction says of it: another one may have said it when somebody still had
    * something else. What does not wait any more, with errors that waited; what canaries see as upstream has it from now on;
    * what has come into a column.
    */
-  readonly #told: Readonly<Record<Side, Map<ResourceName, Constraints[]>>> = {
+  readonly #told: Readonly<Record<Cohort, Map<ResourceName, Constraints[]>>> = {
     released: new Map(),
     canary: new Map(),
   };
@@ -112,8 +112,8 @@ export class HeldTransaction {
   };
 
   /**
-   * Clients can send any parameters. What is kept back from those who have left stays: a side has another content than
-   * upstream said last. Of the rest the oldest go, and before them those with whom nothing is lost: the sides have it, or
+   * Clients can send any parameters. What is kept back from those who have left stays: a cohort has another content than
+   * upstream said last. Of the rest the oldest go, and before them those with whom nothing is lost: the cohorts have it, or
    * upstream said the same to others of them. Returns what of the refused stays.
    */
   #forget(held: HeldName, saidLast: Map<ConstraintsKey, HeldVariant>): VariantsOf | undefined {
@@ -135,18 +135,18 @@ export class HeldTransaction {
       saidLast.delete(keyOf(last));
       // For who comes back it is the first answer again.
       refused.delete(keyOf(last));
-      this.#dropFromSides(held, last);
+      this.#dropFromCohorts(held, last);
     }
     return held.refused && refused;
   }
 
-  #dropFromSides(held: HeldName, { variant }: HeldVariant): void {
+  #dropFromCohorts(held: HeldName, { variant }: HeldVariant): void {
     const { table } = this;
     const live = table.resources.get(variant.name);
     if (held.closed || table.interests.anySees(variant) || this.#isFrozen(live ?? held.released)) return;
-    for (const [side, column] of columnsOf(held)) {
+    for (const [cohort, column] of columnsOf(held)) {
       const entry = column.variants.get(variant.constraints.key);
-      if (entry !== undefined) table.remove(column, entry, side);
+      if (entry !== undefined) table.remove(column, entry, cohort);
     }
   }
 
@@ -171,7 +171,7 @@ export class HeldTransaction {
   }
 
   /**
-   * After the transaction: what must not wait goes into the columns of the sides, and names that are equal to what
+   * After the transaction: what must not wait goes into the columns of the cohorts, and names that are equal to what
    * upstream has are held no more. `resolved`: interests that it has answered.
    */
   settle(resolved: readonly Interest[]): void {
@@ -197,7 +197,7 @@ export class HeldTransaction {
     }
   }
 
-  /** What each side sees of a commit. */
+  /** What each cohort sees of a commit. */
   split(commit: Commit): Commit {
     const names = this.table.held;
     if (names.size + this.#told.released.size === 0) return commit;
@@ -209,7 +209,7 @@ export class HeldTransaction {
     const version = names.size === 0 ? commit.version : undefined;
     return {
       ...commit,
-      sides: {
+      cohorts: {
         released: { ...commit, changed: this.#withAll(released, 'released'), version },
         canary: { ...commit, changed: this.#withAll(canary, 'canary') },
       },
@@ -293,19 +293,19 @@ export class HeldTransaction {
     if (held.masked === 'discarded') this.#settleDiscarded(name, held, live, isFirst);
     const masked = this.table.held.get(name)?.masked;
     if (!this.table.stopHoldingIfEqual(name) || live?.resourceErrors === undefined) return;
-    this.#tellAll(name, masked === undefined ? ['released'] : bothSides);
+    this.#tellAll(name, masked === undefined ? ['released'] : bothCohorts);
   }
 
-  /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both sides. */
+  /** Endpoints that were too much for everybody while a change was judged: this is not, and goes to both cohorts. */
   #endsQueue(name: ResourceName, { masked }: HeldName): boolean {
     if (masked !== 'queued' || this.table.type !== assignmentType || this.#isGated) return false;
     // With what everybody loses now.
-    this.#tellAll(name, bothSides);
+    this.#tellAll(name, bothCohorts);
     this.table.stopHolding(name);
     return true;
   }
 
-  /** What must not wait goes into the columns of the sides. */
+  /** What must not wait goes into the columns of the cohorts. */
   #follow(name: ResourceName, held: HeldName, live: CachedResource | undefined): void {
     const followed = columnsOf(held).filter(([, column]) => followTtls(column, live));
     const grown = !held.closed && live !== undefined && this.#letIn(held, live);
@@ -359,24 +359,24 @@ export class HeldTransaction {
     return true;
   }
 
-  #withAll(changed: Commit['changed'], side: Side): Commit['changed'] {
-    if (this.#told[side].size === 0) return changed;
+  #withAll(changed: Commit['changed'], cohort: Cohort): Commit['changed'] {
+    if (this.#told[cohort].size === 0) return changed;
     const merged = new Map(changed);
-    for (const [name, constraints] of this.#told[side])
+    for (const [name, constraints] of this.#told[cohort])
       merged.set(name, [...(merged.get(name) ?? []), ...constraints]);
     return merged;
   }
 
-  #tell(name: ResourceName, constraints: readonly Constraints[], sides: readonly Side[]): void {
-    for (const side of sides) {
-      const told = getOrMake(this.#told[side], name, () => []);
+  #tell(name: ResourceName, constraints: readonly Constraints[], cohorts: readonly Cohort[]): void {
+    for (const cohort of cohorts) {
+      const told = getOrMake(this.#told[cohort], name, () => []);
       for (const one of constraints) told.push(one);
     }
   }
 
   /** All of a name, as it is in each column. */
-  #tellAll(name: ResourceName, sides: readonly Side[]): void {
-    for (const [shown, constraints] of this.table.changesOf([name])) this.#tell(shown, constraints, sides);
+  #tellAll(name: ResourceName, cohorts: readonly Cohort[]): void {
+    for (const [shown, constraints] of this.table.changesOf([name])) this.#tell(shown, constraints, cohorts);
   }
 
   /**
@@ -386,18 +386,18 @@ export class HeldTransaction {
   #letNewIn(held: HeldName, live: CachedResource): boolean {
     const { table } = this;
     // Looked at in each column before any changes.
-    const columns = columnsOf(held).map(([side, column]) => {
+    const columns = columnsOf(held).map(([cohort, column]) => {
       const hasSome = hasSomeOf(column);
       const added = live.variants.all().filter((entry) => this.#isNew(entry, column, held, hasSome));
-      return { side, column, added };
+      return { cohort, column, added };
     });
-    for (const { side, column, added } of columns) {
+    for (const { cohort, column, added } of columns) {
       if (added.length > 0 && column.empty) column.order = live.order;
       for (const { variant, holders, confirmedIn } of added) {
         table.all.payloads.retain(variant.payload);
-        table.add(column, variant, holders, confirmedIn, side);
+        table.add(column, variant, holders, confirmedIn, cohort);
         for (const shown of [variant.name, ...variant.aliases.map(resourceName)])
-          this.#tell(shown, [variant.constraints], [side]);
+          this.#tell(shown, [variant.constraints], [cohort]);
       }
     }
     return columns.some(({ added }) => added.length > 0);
@@ -416,16 +416,16 @@ export class HeldTransaction {
     const having = all.filter(hasSome).map(({ parameters }) => parameters);
     if (all.length > 0 && having.length === all.length) return false;
     if (isAnother(held.released.variants.get(entry.constraints.key), entry)) return false;
-    // What waits for one side must not be a difference between the sides that nobody judges.
-    if (columnsOf(held).some(([side]) => this.#isTakenOver(side, entry))) return false;
+    // What waits for one cohort must not be a difference between the cohorts that nobody judges.
+    if (columnsOf(held).some(([cohort]) => this.#isTakenOver(cohort, entry))) return false;
     return keepsOwn(column, having, entry);
   }
 
   /** Whether who asks by one of its aliases has something, of another resource maybe. */
-  #isTakenOver(side: Side, { variant, constraints }: CacheEntry): boolean {
+  #isTakenOver(cohort: Cohort, { variant, constraints }: CacheEntry): boolean {
     const { table } = this;
     return variant.aliases.map(resourceName).some((alias) => {
-      const targets = [...table.aliased(alias, side)].map((name) => table.resource(name, side));
+      const targets = [...table.aliased(alias, cohort)].map((name) => table.resource(name, cohort));
       const states = [...(this.table.interests.named(alias)?.matching(constraints) ?? [])];
       return states.some(({ interest }) => targets.some((one) => matchesAny(one, interest.parameters)));
     });
@@ -441,8 +441,8 @@ function hasSomeOf(column: CachedResource): (interest: Interest) => boolean {
       : matchesAny(column, parameters);
 }
 
-/** What the sides have apart from what upstream says. */
-function columnsOf({ released, canary }: HeldName): readonly (readonly [Side, CachedResource])[] {
+/** What the cohorts have apart from what upstream says. */
+function columnsOf({ released, canary }: HeldName): readonly (readonly [Cohort, CachedResource])[] {
   const own = [['released', released] as const];
   return canary === undefined ? own : [['canary', canary] as const, ...own];
 }
@@ -541,7 +541,7 @@ export function isFrozen(holds: Holds, type: TypeUrl, cached: CachedResource): b
 }
 
 /**
- * A heartbeat, or an end of the TTL, is for the columns of the sides too. A TTL of other content than a column has says
+ * A heartbeat, or an end of the TTL, is for the columns of the cohorts too. A TTL of other content than a column has says
  * nothing about a column without one.
  */
 function followTtls(column: CachedResource, live: CachedResource | undefined): boolean {

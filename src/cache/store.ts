@@ -1,4 +1,4 @@
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import {
   type ConstraintsKey,
   type ResourceName,
@@ -179,16 +179,16 @@ export interface Restored {
 /** The cache: resources in variants, who holds them, and which interests upstream has answered. */
 export class Store extends CatalogReader {
   readonly held: HeldNames;
-  /** What the clients of each side see. The store itself has what upstream says. */
-  readonly sides: Readonly<Record<Side, CatalogReader>>;
-  readonly #side: Side | undefined;
+  /** What the clients of each cohort see. The store itself has what upstream says. */
+  readonly cohorts: Readonly<Record<Cohort, CatalogReader>>;
+  readonly #cohort: Cohort | undefined;
 
-  /** `side`: only its clients see it; left out: all do. */
-  constructor(options: StoreOptions, side?: Side) {
+  /** `cohort`: only its clients see it; left out: all do. */
+  constructor(options: StoreOptions, cohort?: Cohort) {
     super(new TypeTables(options), 'said');
-    this.#side = side;
+    this.#cohort = cohort;
     this.held = new HeldNames(this.tables);
-    this.sides = {
+    this.cohorts = {
       released: new CatalogReader(this.tables, 'released'),
       canary: new CatalogReader(this.tables, 'canary'),
     };
@@ -238,7 +238,7 @@ export class Store extends CatalogReader {
     const table = this.tables.of(type);
     const next = this.tables.nextRevision();
     const changes = restamp(table, moves, 'said', next);
-    for (const side of ['released', 'canary'] as const) restamp(table, moves, side, next);
+    for (const cohort of ['released', 'canary'] as const) restamp(table, moves, cohort, next);
     this.held.restamped(table, change);
     new VariantRemover(table, changes).forgetAnswers(unresolved);
     for (const interest of unresolved) this.tables.journal.interest(interest);
@@ -270,7 +270,7 @@ export class Store extends CatalogReader {
     return this.tables.get(type)?.resources.get(name)?.variants.get(constraints.key) !== undefined;
   }
 
-  /** When the first of these expires: what upstream says, and what the sides see. Infinity: none does. */
+  /** When the first of these expires: what upstream says, and what the cohorts see. Infinity: none does. */
   deadline({ type, name, constraints }: VariantKey): number {
     const table = this.tables.get(type);
     const deadlines = columns.map(
@@ -421,20 +421,20 @@ export class Store extends CatalogReader {
     if (table === undefined) return undefined;
     const changes = this.#changesOf(table, undefined);
     const remover = new VariantRemover(table, changes);
-    const ended: (readonly [ResourceName, ofSides: boolean])[] = [];
+    const ended: (readonly [ResourceName, ofCohorts: boolean])[] = [];
     for (const variant of variants) {
       const { name } = variant;
       const cached = table.resources.get(name);
       const entry = expiredEntry(cached, variant, now);
       if (cached !== undefined && entry !== undefined)
         for (const holder of entry.holders) remover.drop(cached, entry, holder);
-      const ofSides = this.held.expire(table, variant, changes, now);
-      if (entry !== undefined || ofSides) ended.push([name, ofSides]);
+      const ofCohorts = this.held.expire(table, variant, changes, now);
+      if (entry !== undefined || ofCohorts) ended.push([name, ofCohorts]);
     }
     if (ended.length === 0) return undefined;
     this.tables.nextRevision();
     const held = this.held.open(table);
-    for (const [name, ofSides] of ended) held?.passing(name, ofSides);
+    for (const [name, ofCohorts] of ended) held?.passing(name, ofCohorts);
     return { commit: this.#commit(table, changes, version, held), count: ended.length };
   }
 
@@ -445,7 +445,7 @@ export class Store extends CatalogReader {
     return entry && (table?.versions.get(entry.holders[0]?.key ?? '') ?? '');
   }
 
-  /** `held`: where something is, each side sees its part. */
+  /** `held`: where something is, each cohort sees its part. */
   #commit(
     { type }: TypeTable,
     changes: CommitChanges,
@@ -460,10 +460,10 @@ export class Store extends CatalogReader {
     const closed = held === undefined ? commit : this.held.close(held, commit);
     const { contents } = changes;
     const made = contents === undefined ? closed : { ...closed, contents };
-    if (this.#side === undefined) return made;
-    // The views of the other side see nothing of it.
+    if (this.#cohort === undefined) return made;
+    // The views of the other cohort see nothing of it.
     const nothing: Commit = { ...made, changed: new Map(), resolved: [] };
-    return { ...made, sides: { released: nothing, canary: nothing, [this.#side]: made } };
+    return { ...made, cohorts: { released: nothing, canary: nothing, [this.#cohort]: made } };
   }
 
   #changesOf(table: TypeTable, held: HeldTransaction | undefined): CommitChanges {
@@ -561,10 +561,10 @@ function hasErrorSubscriber(
 }
 
 /**
- * The store of both sides; or two, where each side has an upstream of its own (docs/adr/0130). Each of the two has every
- * interest, so a client that moves to the other side finds what it subscribes to.
+ * The store of both cohorts; or two, where each cohort has an upstream of its own (docs/adr/0130). Each of the two has every
+ * interest, so a client that moves to the other cohort finds what it subscribes to.
  */
-export function sideStores(options: StoreOptions, separate: boolean): Readonly<Record<Side, Store>> {
+export function cohortStores(options: StoreOptions, separate: boolean): Readonly<Record<Cohort, Store>> {
   const released = new Store(options, separate ? 'released' : undefined);
   if (!separate) return { released, canary: released };
   return { released, canary: new Store({ ...options, beside: released.tables }, 'canary') };

@@ -1,4 +1,4 @@
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import { type ResourceName, type Revision, resourceName, revision, type TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import type { Clock } from '../model/clock.ts';
@@ -37,8 +37,8 @@ export interface Journal {
 /** Nothing is written. */
 const NO_JOURNAL: Journal = { resource: () => {}, interest: () => {}, version: () => {} };
 
-/** What is under a name is kept in columns: what upstream says, and what the clients of each side see (docs/adr/0154). */
-export type Column = 'said' | Side;
+/** What is under a name is kept in columns: what upstream says, and what the clients of each cohort see (docs/adr/0154). */
+export type Column = 'said' | Cohort;
 
 /** A name whose released state is not what upstream says. A column without variants is absent. */
 export interface HeldName {
@@ -223,7 +223,7 @@ export class TypeTable {
     return this.own(name, column) ?? this.resources.get(name);
   }
 
-  /** What a column has of its own under a name. Undefined: a side sees what upstream says, or upstream says nothing. */
+  /** What a column has of its own under a name. Undefined: a cohort sees what upstream says, or upstream says nothing. */
   own(name: ResourceName, column: Column): CachedResource | undefined {
     if (column === 'said') return this.resources.get(name);
     return this.#held.size === 0 ? undefined : this.#held.get(name)?.[column];
@@ -294,7 +294,7 @@ export class TypeTable {
     this.#mostVersions = Math.max(fewVersions, 2 * this.versions.size);
   }
 
-  /** What upstream says under a name, or what a side has of its own; made where upstream says nothing yet. */
+  /** What upstream says under a name, or what a cohort has of its own; made where upstream says nothing yet. */
   place(name: ResourceName, column: Column = 'said'): CachedResource {
     const known = this.own(name, column);
     if (known !== undefined) return known;
@@ -420,15 +420,15 @@ export class TypeTable {
     return all.some(({ variant }) => variant.aliases.includes(alias));
   }
 
-  /** The sides see this of a name from now on. Undefined: they see what upstream says. */
+  /** The cohorts see this of a name from now on. Undefined: they see what upstream says. */
   hold(name: ResourceName, held: HeldName | undefined): void {
     const before = this.#held.get(name);
-    for (const side of ['released', 'canary'] as const) {
-      const [from, to] = [before?.[side], held?.[side]];
+    for (const cohort of ['released', 'canary'] as const) {
+      const [from, to] = [before?.[cohort], held?.[cohort]];
       if (from === to) continue;
       // What canaries go back to they have seen.
-      if (before !== undefined && (side === 'released' || to === undefined))
-        this.#tellErrors(side, from, to ?? this.resources.get(name));
+      if (before !== undefined && (cohort === 'released' || to === undefined))
+        this.#tellErrors(cohort, from, to ?? this.resources.get(name));
       this.#replace(from, to);
     }
     if (held !== undefined) {
@@ -490,7 +490,7 @@ export class TypeTable {
     }
   }
 
-  /** What upstream says under a name is another, or what a side has of it. */
+  /** What upstream says under a name is another, or what a cohort has of it. */
   pendingChanges(name: ResourceName): void {
     this.all.pending = undefined;
     this.#pending.delete(name);
@@ -657,14 +657,14 @@ export class TypeTable {
     return sameVariants(a, b, isAlike);
   }
 
-  /** A side sees this of a name from now on. Errors that waited are new to it: a client is sent what is newer than it. */
-  #tellErrors(side: Side, before: CachedResource | undefined, seen: CachedResource | undefined): void {
+  /** A cohort sees this of a name from now on. Errors that waited are new to it: a client is sent what is newer than it. */
+  #tellErrors(cohort: Cohort, before: CachedResource | undefined, seen: CachedResource | undefined): void {
     for (const [key, error] of seen?.resourceErrors ?? []) {
       const known = before?.resourceErrors?.get(key);
       const isKnown = known?.fromWildcard === error.fromWildcard && sameError(known, error);
-      const since = isKnown ? known.revision[side] : this.all.revision;
-      if (since !== error.revision[side])
-        seen?.resourceErrors?.set(key, { ...error, revision: { ...error.revision, [side]: since } });
+      const since = isKnown ? known.revision[cohort] : this.all.revision;
+      if (since !== error.revision[cohort])
+        seen?.resourceErrors?.set(key, { ...error, revision: { ...error.revision, [cohort]: since } });
     }
   }
 

@@ -54,7 +54,7 @@ export class CommitChanges {
     this.#recorded = recorded;
   }
 
-  /** After both sides have taken the changes: what was and what is. Undefined: it is not recorded. */
+  /** After both cohorts have taken the changes: what was and what is. Undefined: it is not recorded. */
   get contents(): Commit['contents'] {
     if (this.#recorded === undefined) return undefined;
     const { snapshot, interests } = this.#recorded;

@@ -293,8 +293,8 @@ function clientText(client: ClientTypeState, { match, matchFound, canary }: Expl
       ? 'What this client was last sent'
       : `This client was last sent version ${printable(version)}`;
   const sent = `${what}: ${state} (${states.get(state) ?? state})${nack}`;
-  const side = canary ? '\nIt is a canary: it gets changes before the others.' : '';
-  return `${sent}\n${heldText(client, matchFound ? match : undefined)}${side}`;
+  const cohort = canary ? '\nIt is a canary: it gets changes before the others.' : '';
+  return `${sent}\n${heldText(client, matchFound ? match : undefined)}${cohort}`;
 }
 
 /** `match`: the constraints of the variant that it would get now. */

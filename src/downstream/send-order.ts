@@ -564,13 +564,13 @@ function isSettled({ subscription }: OrderedType): boolean {
 /** What the client has of another type, that is settled, refers to this, or may. */
 function mayReferTo({ subscription }: OrderedType, type: OrderedType, removed: Removed): boolean {
   if (subscription === undefined) return false;
-  const { variant, spelling } = removed;
+  const { variant, requestedName } = removed;
   // Of what is deferred with it nothing but names is known.
   if (isFromEarlierStream(removed) && subscription.hasDeferredRemovals) return true;
   const { short } = type.info;
   return (
     subscription.refersTo(reference(short, variant.name)) ||
-    (spelling !== variant.name && subscription.refersTo(reference(short, spelling)))
+    (requestedName !== variant.name && subscription.refersTo(reference(short, requestedName)))
   );
 }
 

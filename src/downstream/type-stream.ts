@@ -264,7 +264,7 @@ export class TypeStream {
   #earlierNames(selection: Selection, version: string, { relay }: ClientContext): EarlierState | undefined {
     if (version === '' && !relay) return undefined;
     const possiblyHeld = new Set<string>();
-    for (const { spelling } of selection.entries.values()) possiblyHeld.add(spelling);
+    for (const { requestedName } of selection.entries.values()) possiblyHeld.add(requestedName);
     const everything = selection.size === 1 && selection.collections[0]?.selector === WILDCARD;
     const isComparable =
       this.#encoding.contentVersions && this.info.fullState && everything && version !== '';
@@ -335,20 +335,20 @@ export function selectLocator(
 }
 
 function select(
-  spelling: string,
+  requestedName: string,
   locatorParameters: Parameters | undefined,
   type: TypeUrl,
   client: ClientContext,
 ): Result<SelectionEntry> {
-  const canonical = spelling === WILDCARD ? ok(WILDCARD) : canonicalName(spelling, type);
+  const canonical = requestedName === WILDCARD ? ok(WILDCARD) : canonicalName(requestedName, type);
   if (!canonical.ok) return canonical;
   const locator = locatorParameters !== undefined;
-  const parameters = parametersOf(spelling, locatorParameters, client);
-  return ok({ selector: canonical.value, spelling, locator, parameters, locatorParameters });
+  const parameters = parametersOf(requestedName, locatorParameters, client);
+  return ok({ selector: canonical.value, requestedName, locator, parameters, locatorParameters });
 }
 
-function parametersOf(spelling: string, own: Parameters | undefined, client: ClientContext): Parameters {
-  const authority = spelling === WILDCARD ? undefined : authorityOf(spelling);
+function parametersOf(requestedName: string, own: Parameters | undefined, client: ClientContext): Parameters {
+  const authority = requestedName === WILDCARD ? undefined : authorityOf(requestedName);
   return own === undefined ? client.derived(authority) : client.merged(own, authority);
 }
 
@@ -378,8 +378,8 @@ function* selectInTurns(
 
 /** The same subscription of a client whose node, certificate or rules have changed. */
 export function reselect(selected: SelectionEntry, client: ClientContext): SelectionEntry {
-  const { spelling, locatorParameters } = selected;
-  return { ...selected, parameters: parametersOf(spelling, locatorParameters, client) };
+  const { requestedName, locatorParameters } = selected;
+  return { ...selected, parameters: parametersOf(requestedName, locatorParameters, client) };
 }
 
 /** The bytes of a request that names nothing. */
@@ -406,7 +406,7 @@ export function namedSelection(
   protocol: Encoding['protocol'] = 'sotw',
 ): Selection {
   if (selected.length === 0 && wildcard !== undefined) return Selection.of([wildcard]);
-  const isNothing = protocol === 'sotw' && selected.every(({ spelling }) => spelling === '');
+  const isNothing = protocol === 'sotw' && selected.every(({ requestedName }) => requestedName === '');
   return isNothing ? EMPTY_SELECTION : Selection.of(selected);
 }
 
@@ -521,7 +521,7 @@ function drop(
   for (const selected of unsubscribe) {
     const exact = listed.get(ownId(selected));
     let meant = exact === undefined ? [] : [exact];
-    if (exact === undefined && isXdstp(selected.spelling)) {
+    if (exact === undefined && isXdstp(selected.requestedName)) {
       bySelector ??= Map.groupBy(listed.values(), ({ selector }) => selector);
       meant = (bySelector.get(selected.selector) ?? []).filter(
         ({ locatorParameters }) => locatorParameters === selected.locatorParameters,

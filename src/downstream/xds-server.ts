@@ -83,7 +83,7 @@ export class XdsServer extends OpenStreams<XdsStream> {
     for (const stream of this.values()) stream.failIfRefused();
   }
 
-  /** Rules or sides have changed: clients are looked at anew in slices, and each before it asks or is told anything. */
+  /** Rules or cohorts have changed: clients are looked at anew in slices, and each before it asks or is told anything. */
   reidentify(isMeant: (client: ClientContext) => boolean = () => true): void {
     const meant = this.values().filter(({ client }) => client !== undefined && isMeant(client));
     this.#moving.addAll(meant);
@@ -242,7 +242,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
     this.#count(type, kind, client.nodeId, request.error);
     this.#services.taps.heard(this, type.info.url, kind, request, bytes);
     const { events } = this.#services;
-    const isOfCanary = client.access.side === 'canary';
+    const isOfCanary = client.access.cohort === 'canary';
     if (isOfCanary || changed || moved) events.touched(this.id, isOfCanary);
     this.#afterChange(handled.value, moved, moved ? this.#types : isFirst ? [] : [type]);
   }
@@ -389,7 +389,7 @@ export class XdsStream extends ClientStream<ClientContext> implements OrderedStr
 
   /** After that nobody could tell what it rejects. */
   #changing(): void {
-    if (this.client?.access.side !== 'canary') return;
+    if (this.client?.access.cohort !== 'canary') return;
     const rejects = this.#types.some(({ subscription }) => subscription?.responses.state === 'ERROR');
     if (rejects) this.#server.changing(this);
   }

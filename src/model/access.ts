@@ -9,7 +9,7 @@ export interface Access {
   /** Everything is allowed. */
   readonly unrestricted: boolean;
   /** Which state of the cache they see (docs/adr/0100). */
-  readonly side: Side;
+  readonly cohort: Cohort;
   /** Whether a client may ask for this name, in canonical spelling. */
   allows(type: TypeUrl, name: string): boolean;
   /** Whether a client may get this resource for what it asks with these parameters, by whatever name. */
@@ -22,4 +22,4 @@ export interface Access {
 }
 
 /** Which state a client sees: what all clients have, or what upstream says now. */
-export type Side = 'released' | 'canary';
+export type Cohort = 'released' | 'canary';

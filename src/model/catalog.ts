@@ -1,4 +1,4 @@
-import type { Access, Side } from './access.ts';
+import type { Access, Cohort } from './access.ts';
 import type { ConstraintsKey, ResourceName, Revision, TypeUrl } from './brand.ts';
 import type { Content } from './change.ts';
 import type { Constraints } from './constraints.ts';
@@ -41,8 +41,8 @@ export interface Catalog {
 }
 
 export interface StoredResourceError extends ResourceError {
-  /** In which each side has heard of it. */
-  readonly revision: Readonly<Record<Side, Revision>>;
+  /** In which each cohort has heard of it. */
+  readonly revision: Readonly<Record<Cohort, Revision>>;
   /**
    * Upstream sent it on the stream of the wildcard: subscribers of the wildcard get it. Otherwise only subscribers of
    * the name get it.
@@ -50,8 +50,8 @@ export interface StoredResourceError extends ResourceError {
   readonly fromWildcard: boolean;
 }
 
-/** What is under a name at one moment: what upstream says, and what each side sees. Where nothing is held all are one. */
-export type Snapshot = Readonly<Record<Side | 'said', Content>>;
+/** What is under a name at one moment: what upstream says, and what each cohort sees. Where nothing is held all are one. */
+export type Snapshot = Readonly<Record<Cohort | 'said', Content>>;
 
 /** What was and what is under a name. */
 export interface ContentChange {
@@ -80,8 +80,8 @@ export interface Commit {
   readonly contents?: ReadonlyMap<ResourceName, ContentChange> | undefined;
   /** Of an operator, who has made it; left out: nobody has. */
   readonly operation?: { readonly verb: 'rollback' | 'discard'; readonly reason: string } | undefined;
-  /** What each side sees as changed, where changes wait. Undefined: both see all of this. */
-  readonly sides?: Readonly<Record<Side, Commit>> | undefined;
+  /** What each cohort sees as changed, where changes wait. Undefined: both see all of this. */
+  readonly cohorts?: Readonly<Record<Cohort, Commit>> | undefined;
 }
 
 export function isEmpty(commit: Commit): boolean {

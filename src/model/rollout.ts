@@ -1,4 +1,4 @@
-import type { Side } from './access.ts';
+import type { Cohort } from './access.ts';
 import type { ResourceName, TypeUrl } from './brand.ts';
 import type { Decision, Freeze, Holds, Scope, TypedName } from './holds.ts';
 import type { Parameters } from './parameters.ts';
@@ -6,8 +6,8 @@ import type { Variant } from './resource.ts';
 import type { Result } from './result.ts';
 import type { Holder, Transaction } from './transaction.ts';
 
-/** What of a client decides on which side it is. */
-export interface SidedClient {
+/** What of a client decides on which cohort it is. */
+export interface CohortClient {
   /**
    * `nodeKeyOf` it (wire/peer.ts): its id, and its verified identity. By its id alone, a tenant could choose
    * canaries among the nodes of another.
@@ -22,8 +22,8 @@ export interface SidedClient {
   readonly address: string;
 }
 
-/** All streams and polls of a node are on one side. */
-export type SideOf = (client: SidedClient) => Side;
+/** All streams and polls of a node are on one cohort. */
+export type CohortOf = (client: CohortClient) => Cohort;
 
 /** As configured (`rollout.waves`, or `rollout.canary`, which is a single one). It adds clients to those of the waves before. */
 export interface Wave {
@@ -164,10 +164,10 @@ export interface Gate {
   isSeen(variant: Variant): boolean;
   /** Of the names that canaries see. */
   removals(filter?: Scope): RemovalCount;
-  /** What a side has under a name, or what upstream says. */
-  contentOf(type: TypeUrl, name: ResourceName, column: Side | 'said'): readonly HeldVariant[];
+  /** What a cohort has under a name, or what upstream says. */
+  contentOf(type: TypeUrl, name: ResourceName, column: Cohort | 'said'): readonly HeldVariant[];
   /** The same (left out: of canaries) with what those had who have left, and as wildcards show it that are there. */
-  judgedContent(type: TypeUrl, name: ResourceName, column?: Side | 'said'): readonly HeldVariant[];
-  /** Called after both sides have seen the commit. The function returned ends it. */
+  judgedContent(type: TypeUrl, name: ResourceName, column?: Cohort | 'said'): readonly HeldVariant[];
+  /** Called after both cohorts have seen the commit. The function returned ends it. */
   onChanged(listener: (change: PendingChange) => void): () => void;
 }

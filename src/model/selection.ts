@@ -10,7 +10,7 @@ export interface SelectionEntry {
   /** Canonical; `*` is the wildcard. */
   readonly selector: Selector;
   /** As the client wrote it: it is answered so (protocol §6). */
-  readonly spelling: string;
+  readonly requestedName: string;
   /** Subscribed by a TP2 locator: answered with constraints. */
   readonly locator: boolean;
   readonly parameters: Parameters;
@@ -22,17 +22,17 @@ export interface SelectionEntry {
  * The id of one entry of a selection. For a plain name the parameters are not part of the id, because the response
  * has only the name.
  */
-export function itemId(locator: boolean, parameters: Parameters, spelling: string): string {
-  return locator ? `${parameters.id} ${spelling}` : ` ${spelling}`;
+export function itemId(locator: boolean, parameters: Parameters, requestedName: string): string {
+  return locator ? `${parameters.id} ${requestedName}` : ` ${requestedName}`;
 }
 
 /** The spelling in an id. */
-export function spellingOf(id: string): string {
+export function requestedNameOf(id: string): string {
   return id.slice(id.indexOf(' ') + 1);
 }
 
 export function entryId(selected: SelectionEntry): string {
-  return itemId(selected.locator, selected.parameters, selected.spelling);
+  return itemId(selected.locator, selected.parameters, selected.requestedName);
 }
 
 export const noIds: ReadonlySet<string> = new Set();
@@ -45,15 +45,15 @@ export const withIds = (ids: ReadonlySet<string>, entries: readonly SelectionEnt
 export function ownId({
   locator,
   parameters,
-  spelling,
+  requestedName,
   locatorParameters = parameters,
 }: SelectionEntry): string {
-  return itemId(locator, locatorParameters, spelling);
+  return itemId(locator, locatorParameters, requestedName);
 }
 
 /** Characters of its name, and of the parameters that its locator came with. */
-export function lengthOf({ spelling, locatorParameters }: SelectionEntry): number {
-  return spelling.length + (locatorParameters?.key.length ?? 0);
+export function lengthOf({ requestedName, locatorParameters }: SelectionEntry): number {
+  return requestedName.length + (locatorParameters?.key.length ?? 0);
 }
 
 /** Whether it is a wildcard or a glob, not a name. */

@@ -46,7 +46,7 @@ export type ResendItems = ReadonlySet<string>;
 /** A resource that a client has and that is to be removed from it. */
 export interface Removed {
   /** As the client knows it: under the name it asked for, and the one in the body. */
-  readonly spelling: string;
+  readonly requestedName: string;
   readonly variant: Variant;
   /** When its removal was first deferred, by `Clock.monotonic()`; undefined: it is new. */
   readonly since: number | undefined;

@@ -1,6 +1,6 @@
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import type { Parameters } from '../model/parameters.ts';
-import type { SidedClient, Wave } from '../model/rollout.ts';
+import type { CohortClient, Wave } from '../model/rollout.ts';
 
 /** After a restart, also one of a worker, clients come back within this time: Envoy waits up to 30 s before it tries again. */
 const comeBackMs = 60_000;
@@ -37,8 +37,8 @@ export class Canaries {
     this.#comeBackUntil = remembered === undefined ? now : now + comeBackMs;
   }
 
-  /** For the streams of this process. A worker asks `sideBy` (workers/reporters.ts), which knows what `named` says. */
-  sideOf(client: Omit<SidedClient, 'address'>): Side {
+  /** For the streams of this process. A worker asks `cohortBy` (workers/reporters.ts), which knows what `named` says. */
+  cohortOf(client: Omit<CohortClient, 'address'>): Cohort {
     if (this.waves.length === 0) return 'released';
     const { nodeKey, classKey } = client;
     if (this.#elected.has(nodeKey) || this.#expected.has(nodeKey)) return 'canary';
@@ -46,7 +46,7 @@ export class Canaries {
     return isInWaves(this.waves, this.reached.get(classKey), client) ? 'canary' : 'released';
   }
 
-  /** Returns which clients may be on another side now; undefined: none is. */
+  /** Returns which clients may be on another cohort now; undefined: none is. */
   reach(reached: ReadonlyMap<string, number>): ((client: Moved) => boolean) | undefined {
     const before = this.reached;
     const moved = classesMoved(before, reached);
@@ -114,10 +114,10 @@ export class Canaries {
   }
 
   /** Who is a canary of what waits stays one over a restart. True: this has changed. */
-  remember(members: readonly Pick<Member, 'nodeKey' | 'classKey' | 'side'>[]): boolean {
+  remember(members: readonly Pick<Member, 'nodeKey' | 'classKey' | 'cohort'>[]): boolean {
     const before = this.#members.size;
-    for (const { nodeKey, classKey, side } of members) {
-      if (side !== 'canary' || this.#members.size >= most.known) continue;
+    for (const { nodeKey, classKey, cohort } of members) {
+      if (cohort !== 'canary' || this.#members.size >= most.known) continue;
       this.#members.set(nodeKey, classKey);
       if (this.#expected.delete(nodeKey)) this.#elected.set(nodeKey, classKey);
     }
@@ -164,11 +164,11 @@ export function unmetMatches({ path, match }: Wave, clients: ReadonlySet<Paramet
 /** What decides in which wave a client gets what waits. */
 export type WaveRules = Readonly<Pick<Canaries, 'waves' | 'reached' | 'named'>>;
 
-/** In which wave a client on this side gets what waits, from 1; one more than there are: with everybody. */
+/** In which wave a client on this cohort gets what waits, from 1; one more than there are: with everybody. */
 export function waveOf(
   { waves, reached, named }: WaveRules,
-  client: Pick<SidedClient, 'nodeKey' | 'classKey' | 'place' | 'parameters'>,
-  side: Side,
+  client: Pick<CohortClient, 'nodeKey' | 'classKey' | 'place' | 'parameters'>,
+  cohort: Cohort,
 ): number {
   const everybody = waves.length + 1;
   const first = (isMeant: (wave: Wave) => boolean): number => {
@@ -178,7 +178,7 @@ export function waveOf(
   const own = first((wave) => isInWave(wave, client));
   const now = reached.get(client.classKey) ?? 1;
   // It would have had it by now, but may not (`canary_principals`), or it was found bad before it came.
-  if (side === 'released') return own > now ? own : everybody;
+  if (cohort === 'released') return own > now ? own : everybody;
   return Math.min(own, now, named.has(client.nodeKey) ? first(({ elects }) => elects) : everybody);
 }
 
@@ -186,13 +186,13 @@ export function waveOf(
 export const isInWaves = (
   waves: readonly Wave[],
   reached: number | undefined,
-  client: Pick<SidedClient, 'place' | 'parameters'>,
+  client: Pick<CohortClient, 'place' | 'parameters'>,
 ): boolean => waves.slice(0, reached ?? 1).some((wave) => isInWave(wave, client));
 
 /** Whether the rules alone make a client a canary. */
 export function isInWave(
   { percent, match }: Pick<Wave, 'percent' | 'match'>,
-  { place, parameters }: Pick<SidedClient, 'place' | 'parameters'>,
+  { place, parameters }: Pick<CohortClient, 'place' | 'parameters'>,
 ): boolean {
   if (match.some(({ key, value }) => parameters.entries.get(key) === value)) return true;
   return place * 100 < percent;
@@ -212,8 +212,8 @@ export function classesMoved(
 export type Moved = Pick<Member, 'nodeKey' | 'classKey'>;
 
 /** A node that subscribes to something of what waits. */
-export interface Member extends Pick<SidedClient, 'nodeKey' | 'place' | 'classKey'> {
-  readonly side: Side;
+export interface Member extends Pick<CohortClient, 'nodeKey' | 'place' | 'classKey'> {
+  readonly cohort: Cohort;
   /** It may be a canary (`rollout.canary_principals`). */
   readonly mayBeCanary: boolean;
   /** What of the changes that wait it subscribes to. Nodes with equal subscriptions share the sets. */
@@ -242,7 +242,7 @@ function electIn(peers: readonly Member[]): readonly string[] {
   const cover = (names: ReadonlySet<string>): void => {
     for (const name of names) covered.add(name);
   };
-  const byCanaries = peers.flatMap(({ side, subscribed }) => (side === 'canary' ? [...subscribed] : []));
+  const byCanaries = peers.flatMap(({ cohort, subscribed }) => (cohort === 'canary' ? [...subscribed] : []));
   for (const names of new Set(byCanaries)) cover(names);
   const uncovered = new Set<ReadonlySet<string>>();
   for (const names of new Set(peers.flatMap(({ subscribed }) => [...subscribed])))

@@ -1,4 +1,4 @@
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import type { ConstraintsKey, ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Clock } from '../model/clock.ts';
 import { assignmentType, endpointsIn } from '../model/cluster.ts';
@@ -135,7 +135,7 @@ export class Guard implements VerdictSource {
   }
 
   /** Assignments in a column, each read once. */
-  #reading(column: Side | 'said'): (name: ResourceName) => Variants {
+  #reading(column: Cohort | 'said'): (name: ResourceName) => Variants {
     const known = new Map<ResourceName, Variants>();
     return (of) => getOrMake(known, of, () => new Variants(this.#gate.contentOf(assignmentType, of, column)));
   }

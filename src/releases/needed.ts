@@ -15,9 +15,11 @@ export class Needed {
   #needed: ReadonlySet<string> = new Set();
   /** What is kept as it is refers to these, and what is needed by that. */
   #references: ReadonlySet<Reference> = new Set();
-  /** As either side has it. A name whose content is another is another object: of thousands few change at a time. */
+  /** As either cohort has it. A name whose content is another is another object: of thousands few change at a time. */
   readonly #referencesOf = onceFor(({ type, name }: PendingName) =>
-    referencesIn((['released', 'canary'] as const).flatMap((side) => this.#gate.contentOf(type, name, side))),
+    referencesIn(
+      (['released', 'canary'] as const).flatMap((cohort) => this.#gate.contentOf(type, name, cohort)),
+    ),
   );
   #pending: readonly PendingName[] | undefined;
   /** Canaries have lost something that those may need who have left: it comes back with them. */
@@ -78,7 +80,7 @@ export class Needed {
 const isKept = ({ masked }: PendingName): boolean => masked !== undefined && masked !== 'queued';
 
 /**
- * What upstream removes, and what a side needs: what it has of something that is discarded or frozen refers to it. A
+ * What upstream removes, and what a cohort needs: what it has of something that is discarded or frozen refers to it. A
  * control plane that moves a route removes the old cluster once the relay has accepted the new route, and so does not
  * know that nobody has it. By `nameKey`. `rest`: what else is pending. `more`: what that refers to itself.
  */

@@ -123,7 +123,7 @@ export class Recorder {
     for (const type of types) this.#known.add(type);
   }
 
-  /** Both sides have seen the commit. */
+  /** Both cohorts have seen the commit. */
   committed({ type, contents, resolved, receivedAt, operation }: Commit): void {
     if (contents === undefined) return;
     const reason = reasonOf(operation, 'rollback');

@@ -40,7 +40,7 @@ import {
 
 /** While a change waits the clients are looked at so often, in milliseconds: some may have come. */
 const lookMs = 1000;
-/** While clients go back to their side. */
+/** While clients go back to their cohort. */
 const moveMs = 50;
 /** Answers of many canaries arrive together. */
 const settling = { quiet: 10, longest: 100 };
@@ -182,7 +182,7 @@ export class Rollout {
     if (!this.#waits) return;
     const { node: nodeKey, classKey } = stream;
     // No survey may have seen it: when it comes back it has what waits.
-    if (this.canaries.remember([{ nodeKey, classKey, side: 'canary' }])) this.#save();
+    if (this.canaries.remember([{ nodeKey, classKey, cohort: 'canary' }])) this.#save();
     this.#rejections.ended(stream.stream, stream.standing);
     this.#ends.ended(stream, this.#options.clock.monotonic());
     this.#settling.touch();
@@ -442,7 +442,7 @@ export class Rollout {
     return others.length > 0;
   }
 
-  /** True: some clients may be on another side. */
+  /** True: some clients may be on another cohort. */
   #reach(): boolean {
     const moved = this.canaries.reach(this.#changes.reached());
     if (moved === undefined) return false;
@@ -639,7 +639,7 @@ export class Rollout {
     for (const key of keys) this.#decided.add(key);
   }
 
-  /** Canaries that see what is frozen stay canaries, and nobody joins them: their side must not change under them. */
+  /** Canaries that see what is frozen stay canaries, and nobody joins them: their cohort must not change under them. */
   #overAt(now: number): void {
     if (this.#options.gate.size > 0) return;
     this.#restrict(undefined);
@@ -649,7 +649,7 @@ export class Rollout {
     this.#movedAre(nodes);
   }
 
-  /** These nodes may be on another side now. */
+  /** These nodes may be on another cohort now. */
   #movedAre(nodes: ReadonlySet<string>): void {
     if (nodes.size > 0) this.#options.fleet.moved(({ nodeKey }) => nodes.has(nodeKey));
   }

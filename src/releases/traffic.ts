@@ -26,10 +26,10 @@ export type TrafficSettings = NonNullable<RolloutSettings['traffic']>;
 type TrafficBounds = Omit<TrafficSettings, 'intervalMs'>;
 
 /** Of the clients that have a change, and of those that have not. */
-type Sides<T> = Readonly<Record<'canaries' | 'others', T>>;
+type Cohorts<T> = Readonly<Record<'canaries' | 'others', T>>;
 
 /** What traffic says of a change, in one class of clients. Where there are no others, they are the canaries before it. */
-export interface TrafficVerdict extends Sides<Readonly<Tally>> {
+export interface TrafficVerdict extends Cohorts<Readonly<Tally>> {
   readonly state: 'GOOD' | 'BAD' | 'UNKNOWN';
   /** For people. */
   readonly reason: string;
@@ -78,7 +78,7 @@ const fewest = 3;
  * the change.
  */
 export function compareTraffic(
-  clients: Sides<readonly ComparedClient[]>,
+  clients: Cohorts<readonly ComparedClient[]>,
   bounds: TrafficBounds,
   classes: number,
 ): TrafficVerdict {
@@ -107,7 +107,7 @@ export function compareTraffic(
 }
 
 /** Without others the canaries are compared with themselves before it. */
-function countedOf({ canaries, others }: Sides<readonly ComparedClient[]>): Sides<Tally> {
+function countedOf({ canaries, others }: Cohorts<readonly ComparedClient[]>): Cohorts<Tally> {
   const compared =
     others.length === 0 ? canaries.map(({ usual }) => usual) : others.map(({ counted }) => counted);
   return { canaries: sumOf(canaries.map(({ counted }) => counted)), others: sumOf(compared) };
@@ -130,7 +130,7 @@ const isKnown = ({ usual }: Pick<ComparedClient, 'usual'>): boolean => usual.hea
  * Only clients of which it is known how many requests they had before can be compared with that. A relay has those of as
  * many clients as it happens to have: with one among them nobody is compared of whom it is not known.
  */
-function ofKnown(clients: Sides<readonly ComparedClient[]>): Sides<readonly ComparedClient[]> {
+function ofKnown(clients: Cohorts<readonly ComparedClient[]>): Cohorts<readonly ComparedClient[]> {
   const canaries = clients.canaries.filter(isKnown);
   if (clients.others.length === 0) return { canaries, others: [] };
   if (![...clients.canaries, ...clients.others].some(isRelay)) return clients;
@@ -139,7 +139,7 @@ function ofKnown(clients: Sides<readonly ComparedClient[]>): Sides<readonly Comp
 }
 
 /** Undefined: it is not known, or the canaries are compared with it anyway. */
-function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Sides<Tally> | undefined {
+function usualOf({ canaries, others }: Cohorts<readonly ComparedClient[]>): Cohorts<Tally> | undefined {
   if (others.length === 0 || !canaries.every(isKnown) || !others.some(isKnown)) return undefined;
   return {
     canaries: sumOf(canaries.map(({ usual }) => usual)),
@@ -147,10 +147,10 @@ function usualOf({ canaries, others }: Sides<readonly ComparedClient[]>): Sides<
   };
 }
 
-/** What both sides do with the change, and what both did before. */
+/** What both cohorts do with the change, and what both did before. */
 type Compared = ReturnType<typeof comparedOf>;
 
-const comparedOf = (clients: Sides<readonly ComparedClient[]>) => ({
+const comparedOf = (clients: Cohorts<readonly ComparedClient[]>) => ({
   clients,
   counted: countedOf(clients),
   usual: usualOf(clients),
@@ -170,10 +170,11 @@ function isRise(
   // Where it is known what is usual for each, it is known how they differ.
   const differing = known === undefined ? correlation([asReports(clients.others)]) : 0;
   /** Requests that share their fate say less: of one request, so much more variance. */
-  const shared = (side: 'canaries' | 'others'): number => {
-    const alone = independent(counted[side], bursts);
-    const worth = differing === 0 ? alone : Math.min(alone, independent(asReports(clients[side]), differing));
-    return 1 / worth - 1 / counted[side].requests;
+  const shared = (cohort: 'canaries' | 'others'): number => {
+    const alone = independent(counted[cohort], bursts);
+    const worth =
+      differing === 0 ? alone : Math.min(alone, independent(asReports(clients[cohort]), differing));
+    return 1 / worth - 1 / counted[cohort].requests;
   };
   const [ofCanaries, ofOthers] = [shared('canaries'), shared('others')];
   let expected = errorRate(counted.others);
@@ -188,7 +189,7 @@ function isRise(
   const rate = errorRate(counted.canaries);
   const increase = rate - expected;
   if (increase * 100 <= maxErrorIncrease) return false;
-  // If the change does nothing, both sides have the same rate.
+  // If the change does nothing, both cohorts have the same rate.
   const both = (rate * canaries + expected * others) / (canaries + others);
   const evidence =
     against(rate * canaries, both * canaries) +
@@ -230,7 +231,7 @@ function isDrop(
   }
   const missing = expected - canaries.requests;
   if (missing * 100 <= maxRequestDrop * expected) return false;
-  // If the change does nothing, all requests fall to both sides as those that are expected do.
+  // If the change does nothing, all requests fall to both cohorts as those that are expected do.
   const share = (canaries.requests + others.requests) / (expected + others.requests);
   const evidence =
     against(canaries.requests, share * expected) + against(others.requests, share * others.requests);
@@ -241,7 +242,7 @@ function isDrop(
  * How much clients may differ beyond chance: a relative variance. `told`: of so large a part of the canaries it is known what
  * they got before. The others may differ as clients do among each other.
  */
-function differenceOf(clients: Sides<readonly ComparedClient[]>, told: number): number {
+function differenceOf(clients: Cohorts<readonly ComparedClient[]>, told: number): number {
   const peers = clients.others.length === 0 ? clients.canaries : clients.others;
   const [alike, ofUsual] = [spread(peers, 'counted'), spread(peers, 'usual')];
   // What those who have just come got in a report or two differs much from what is usual for them.
@@ -264,8 +265,8 @@ const isBeyondChance = (evidence: number, variance: number, limit: number): bool
 const errorRate = ({ errors, requests }: Tally): number => (requests === 0 ? 0 : errors / requests);
 const requestRate = ({ requests, seconds }: Tally): number => (seconds === 0 ? 0 : requests / seconds);
 
-/** Of one request, if both sides have the same rate. No errors so far do not mean that none come. */
-function errorVariance({ canaries, others }: Sides<Tally>): number {
+/** Of one request, if both cohorts have the same rate. No errors so far do not mean that none come. */
+function errorVariance({ canaries, others }: Cohorts<Tally>): number {
   const rate = (canaries.errors + others.errors + 1) / (canaries.requests + others.requests + 2);
   return rate * (1 - rate);
 }
@@ -357,7 +358,7 @@ function inReports({ requests, reports, squares }: Tally): { readonly mean: numb
 }
 
 /** Averages of many clients differ less than clients do. */
-const shares = ({ canaries, others }: Sides<readonly ComparedClient[]>): number =>
+const shares = ({ canaries, others }: Cohorts<readonly ComparedClient[]>): number =>
   1 / Math.max(1, canaries.length) + (others.length === 0 ? 0 : 1 / others.length);
 
 const percent = (tally: Tally): string => `${(errorRate(tally) * 100).toFixed(1)} %`;
@@ -396,9 +397,9 @@ class Reporting {
   #begun: Tally | undefined = noRequests();
   /** What it has reported for the change. */
   counted = noRequests();
-  /** On which side of a change it is; `between`: on none. */
-  #side: 'canaries' | 'others' | 'between' | undefined;
-  /** So many of its next reports are in part about the time before it was on that side. */
+  /** On which cohort of a change it is; `between`: on none. */
+  #cohort: 'canaries' | 'others' | 'between' | undefined;
+  /** So many of its next reports are in part about the time before it was on that cohort. */
   #mixed = 0;
   /** That was about a change that was judged. */
   #wasJudged = false;
@@ -422,8 +423,8 @@ class Reporting {
     if (isUsual) this.#addUsual(said);
     this.#mixed = Math.max(0, this.#mixed - 1);
     this.#wasJudged &&= this.#mixed > 0;
-    if (this.#side === undefined || this.#side === 'between') return;
-    if (this.#side === 'canaries' && origin.isPartial) this.#begin();
+    if (this.#cohort === undefined || this.#cohort === 'between') return;
+    if (this.#cohort === 'canaries' && origin.isPartial) this.#begin();
     else if (!isMixed) addTo(this.counted, said, 1);
   }
 
@@ -438,21 +439,21 @@ class Reporting {
 
   /** It has something that is judged, or is to have it. */
   get isJudged(): boolean {
-    return this.#side === 'canaries' || this.#side === 'between';
+    return this.#cohort === 'canaries' || this.#cohort === 'between';
   }
 
   /** Undefined: it is not compared with anybody. */
-  take(side: 'canaries' | 'others' | 'between' | undefined): void {
-    if (side === this.#side) return;
+  take(cohort: 'canaries' | 'others' | 'between' | undefined): void {
+    if (cohort === this.#cohort) return;
     this.#wasJudged ||= this.isJudged;
-    this.#side = side;
+    this.#cohort = cohort;
     this.#begin();
     this.counted = noRequests();
   }
 
   /** What it has reported so far was about something else, and so is what it reports until it has accepted this. */
   restart(): void {
-    if (this.#side === 'canaries') this.take('between');
+    if (this.#cohort === 'canaries') this.take('between');
     this.#begin();
     this.counted = noRequests();
   }
@@ -597,10 +598,10 @@ export class Traffic implements VerdictSource {
       const reporting = peers.get(classKey) ?? [];
       const own = byClass.get(classKey) ?? [];
       if (reporting.length === 0) return own.length === 0 ? [] : nothing;
-      const sides = assignSides(reporting, own, (one) => this.#hasFrozen(one));
+      const cohorts = assignCohorts(reporting, own, (one) => this.#hasFrozen(one));
       // A class that has no canary says nothing about the change.
-      if (sides.canaries.length === 0) return own.length === 0 ? [] : nothing;
-      const { state, reason, canaries, others } = compareTraffic(sides, bounds, classes.size);
+      if (cohorts.canaries.length === 0) return own.length === 0 ? [] : nothing;
+      const { state, reason, canaries, others } = compareTraffic(cohorts, bounds, classes.size);
       const of = classes.size === 1 ? '' : ` (${reporting[0]?.classLabel ?? ''})`;
       return { state, reason: `${reason}${of}`, canaries, others };
     });
@@ -636,22 +637,22 @@ function withPoint(
  * Who has accepted a change, and who has not got it. A client of which a stream has yet to answer is neither, nor is one
  * that has only something else, which is frozen.
  */
-function assignSides(
+function assignCohorts(
   peers: Iterable<Reporting>,
   streams: readonly CanaryStream[],
   hasFrozen: (one: Reporting) => boolean,
-): Sides<Reporting[]> {
+): Cohorts<Reporting[]> {
   const accepted = new Map<string, boolean>();
   for (const { node, standing } of streams)
     accepted.set(node, standing.kind === 'accepted' && accepted.get(node) !== false);
-  const sides: Sides<Reporting[]> = { canaries: [], others: [] };
+  const cohorts: Cohorts<Reporting[]> = { canaries: [], others: [] };
   for (const one of peers) {
     const has = accepted.get(one.node);
-    const side = has === true ? 'canaries' : has === false || hasFrozen(one) ? 'between' : 'others';
-    one.take(side);
-    if (side !== 'between') sides[side].push(one);
+    const cohort = has === true ? 'canaries' : has === false || hasFrozen(one) ? 'between' : 'others';
+    one.take(cohort);
+    if (cohort !== 'between') cohorts[cohort].push(one);
   }
-  return sides;
+  return cohorts;
 }
 
 /** A change is as bad as it is for the class that it is worst for. */

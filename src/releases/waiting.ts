@@ -92,9 +92,9 @@ export interface Fleet {
   }>;
   /** Something else waits now: what was remembered of subscriptions does not hold any more. */
   waitingChanged(): void;
-  /** Other nodes are canaries now: these clients may be on another side. */
+  /** Other nodes are canaries now: these clients may be on another cohort. */
   moved(isMoved: (client: Moved) => boolean): void;
-  /** Some clients have yet to take their side. */
+  /** Some clients have yet to take their cohort. */
   readonly isMoving: boolean;
 }
 
@@ -180,6 +180,6 @@ export class Judged {
 export const keysOf = (names: readonly PendingName[]): ReadonlySet<string> =>
   new Set(names.map(({ key }) => key));
 
-/** No names: who is asked about them has taken its side before the answer. */
+/** No names: who is asked about them has taken its cohort before the answer. */
 export const nothingOf = (types: Iterable<TypeUrl>): Waiting =>
   new Map(Iterator.from(types).map((type) => [type, new Set()]));

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
 import { LRUCache } from 'lru-cache';
-import type { Access, Side } from '../model/access.ts';
+import type { Access, Cohort } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Parameters } from '../model/parameters.ts';
@@ -74,7 +74,7 @@ function compileRule({ types, names, allow }: AuthorizationRule) {
 class ClientAccess implements Access {
   readonly key: string;
   readonly unrestricted: boolean;
-  readonly side: Side;
+  readonly cohort: Cohort;
   /** Undefined: everything is allowed. */
   readonly #rules: readonly CompiledRule[] | undefined;
   readonly #derived: DerivedParameters | undefined;
@@ -84,11 +84,11 @@ class ClientAccess implements Access {
     key: string,
     rules: readonly CompiledRule[] | undefined,
     derived?: DerivedParameters,
-    side: Side = 'released',
+    cohort: Cohort = 'released',
   ) {
     this.key = key;
     this.unrestricted = rules === undefined && derived === undefined;
-    this.side = side;
+    this.cohort = cohort;
     this.#rules = rules;
     this.#derived = derived;
   }

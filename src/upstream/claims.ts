@@ -6,7 +6,7 @@ import { authorityOf, parentGlob } from '../model/xdstp.ts';
 import { type NamePattern, NamePatterns } from '../security/pattern.ts';
 import { Code } from '../wire/grpc-status.ts';
 import { encodeStatus } from '../wire/responses.ts';
-import { hasService } from './ads/suspicion.ts';
+import { hasService } from './ads/quarantine.ts';
 
 /** What an upstream serves, as configured. An empty list is the same as none. */
 export interface Claims {

@@ -3,7 +3,7 @@ import { isVariant, type Value } from '../model/catalog.ts';
 import { contentHash } from '../model/change.ts';
 import { getOrMake } from '../model/maps.ts';
 import type { Payload, Variant } from '../model/resource.ts';
-import { entryId, itemId, spellingOf } from '../model/selection.ts';
+import { entryId, itemId, requestedNameOf } from '../model/selection.ts';
 import type { ChangedVariant, Encoding, ResendItems } from '../model/subscription.ts';
 import { isGlob } from '../model/xdstp.ts';
 import type { Claims } from './claims.ts';
@@ -170,13 +170,13 @@ function* unchangedOf(stand: Stand): Iterable<Change> {
 
 function changeOf(stand: Stand, item: Item, now = item.last.value): Change {
   const { view, position, overlay, claims, resend, due } = stand;
-  const { id, spelling } = item;
+  const { id, requestedName } = item;
   const has = overlay?.get(id);
   const change = {
     item,
     now,
     lastSent: has?.variant ?? position?.lastSent(id, position.view === view ? item : undefined),
-    clientVersion: claims?.versionOf(spelling),
+    clientVersion: claims?.versionOf(requestedName),
     resend: has?.mayBeDropped === true || resend?.has(id) === true || due?.has(id) === true,
     has,
   };
@@ -203,7 +203,7 @@ export function shownOf(view: View, resend: ResendItems): ResendItems {
   const { collections } = view.selection;
   if (!view.hasRespelled && collections.length === 0) return resend;
   return getOrMake(shown(view), resend, () => {
-    const names = resend.values().flatMap((id) => view.respelled(resourceName(spellingOf(id))));
+    const names = resend.values().flatMap((id) => view.respelled(resourceName(requestedNameOf(id))));
     const ids = [...names.filter(({ locator }) => !locator).map(({ id }) => id)];
     const globs = collections.filter(
       ({ selector, locator, parameters }) =>
@@ -264,7 +264,7 @@ function changesByItem({ additions, removals }: SentResponse): readonly Rejected
 /** The name, and of a locator the constraints. */
 const wireIdentity = (item: Item, variant: Variant | undefined, encoding: Encoding): readonly string[] =>
   variant === undefined
-    ? [item.spelling]
+    ? [item.requestedName]
     : [sentName(item, variant, encoding), ...(item.locator ? [variant.constraints.key] : [])];
 
 const removalKey = (item: Item, removed: Variant): string =>

@@ -2,7 +2,7 @@ import { resourceName } from '../model/brand.ts';
 import { isVariant, type Value } from '../model/catalog.ts';
 import { onceFor } from '../model/maps.ts';
 import { NO_PARAMETERS } from '../model/parameters.ts';
-import { entryId, itemId, spellingOf } from '../model/selection.ts';
+import { entryId, itemId, requestedNameOf } from '../model/selection.ts';
 import { WILDCARD } from '../model/transaction.ts';
 import { canonicalName } from '../model/xdstp.ts';
 import { type Item, withoutBody } from './item.ts';
@@ -32,8 +32,8 @@ export class Claims {
     this.#versions = versions;
   }
 
-  versionOf(spelling: string): string | undefined {
-    return this.#versions.get(spelling);
+  versionOf(requestedName: string): string | undefined {
+    return this.#versions.get(requestedName);
   }
 
   /** A wildcard's first response may stay away: some of what it shows may be skipped. */
@@ -55,11 +55,11 @@ export class Claims {
   resend({ selection }: View, ids: ReadonlySet<string>): void {
     const isOfMany = selection.collections.some((one) => ids.has(entryId(one)));
     // Each change of clusters comes here, and most are about nothing that is claimed.
-    const named = Iterator.from(ids).map(spellingOf);
+    const named = Iterator.from(ids).map(requestedNameOf);
     const again = [...(isOfMany ? this.#versions.keys() : named)].filter((one) => this.#versions.has(one));
     if (again.length === 0) return;
     const versions = new Map(this.#versions);
-    for (const spelling of again) versions.set(spelling, noVersion);
+    for (const requestedName of again) versions.set(requestedName, noVersion);
     this.#versions = versions;
   }
 
@@ -76,15 +76,15 @@ export class Claims {
     const isOpen = (item: Item): boolean =>
       item.last.value === 'unknown' || (item.last.value === 'absent' && others.anyUnknown(item));
     for (const item of view.items.values()) {
-      const { spelling, locator, last } = item;
-      if (!left.has(spelling) || isOpen(item)) continue;
-      left.delete(spelling);
-      if (last.value === 'absent' && !locator) gone.push(spelling);
+      const { requestedName, locator, last } = item;
+      if (!left.has(requestedName) || isOpen(item)) continue;
+      left.delete(requestedName);
+      if (last.value === 'absent' && !locator) gone.push(requestedName);
     }
     if (view.collectionsResolved) gone = gone.concat(removedWhileAway(view, left.keys()));
     for (const name of gone) left.delete(name);
     if (view.collectionsResolved) {
-      const unknown = new Set(view.unresolvedNames.values().map(({ spelling }) => spelling));
+      const unknown = new Set(view.unresolvedNames.values().map(({ requestedName }) => requestedName));
       for (const name of left.keys()) if (!unknown.has(name)) left.delete(name);
     }
     const isCovered = view.collectionsResolved && left.size === 0;
@@ -110,7 +110,7 @@ export const bytesOfGone = onceFor((overlay: Overlay): number => {
 /** Those that a wildcard or glob of the view covers, and that the view does not show (protocol §4.1). */
 function removedWhileAway(view: View, claimed: Iterable<string>): readonly string[] {
   if (!view.selection.hasCollection) return none;
-  const shown = new Set(view.items.values().map(({ spelling }) => spelling));
+  const shown = new Set(view.items.values().map(({ requestedName }) => requestedName));
   return [...claimed].filter((name) => !shown.has(name) && collects(view, name));
 }
 
@@ -124,16 +124,16 @@ function collects({ type, selection }: View, name: string): boolean {
 /** A resource that a client has from an earlier stream and that is gone. Its body is not known, and its version maybe. */
 function goneWhileAway(
   { type, head, items }: View,
-  spelling: string,
+  requestedName: string,
   deltaVersion = noVersion,
 ): RetainedResource {
-  const id = itemId(false, NO_PARAMETERS, spelling);
-  const canonical = canonicalName(spelling, type);
-  const name = canonical.ok ? canonical.value : resourceName(spelling);
+  const id = itemId(false, NO_PARAMETERS, requestedName);
+  const canonical = canonicalName(requestedName, type);
+  const name = canonical.ok ? canonical.value : resourceName(requestedName);
   const item = items.get(id) ?? {
     id,
     name,
-    spelling,
+    requestedName,
     locator: false,
     parameters: NO_PARAMETERS,
     named: false,

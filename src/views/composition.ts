@@ -123,7 +123,7 @@ function encodeState(content: ResponseContent, plain: readonly Uint8Array[] | un
 
 /** To a relay below, what this lacks would be absent (protocol §3.13). */
 function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
-  const names = new Set(Iterator.from(unresolvedNames).map(({ spelling }) => spelling));
+  const names = new Set(Iterator.from(unresolvedNames).map(({ requestedName }) => requestedName));
   return Array.from(names, (name) => ({ name, constraints: UNCONSTRAINED.bytes, status: UNKNOWN_STATUS }));
 }
 
@@ -134,9 +134,9 @@ function unknownNames({ unresolvedNames }: View): readonly OutgoingError[] {
 const unknownCollections = onceAtHead((view: View): readonly OutgoingError[] =>
   [...view.selection.listed.values()]
     .filter((one) => isCollection(one.selector) && !view.isResolved(one))
-    .map(({ spelling, locator, parameters, locatorParameters = parameters }) => {
+    .map(({ requestedName, locator, parameters, locatorParameters = parameters }) => {
       const { bytes: constraints } = locator ? exactly(locatorParameters) : UNCONSTRAINED;
-      return { name: spelling, constraints, status: UNKNOWN_STATUS };
+      return { name: requestedName, constraints, status: UNKNOWN_STATUS };
     }),
 );
 
@@ -249,7 +249,7 @@ class ResponseContent {
     // initial_resource_versions has names without constraints. The client has the unconstrained resource, unless the
     // version shows that it has exactly this variant.
     const constrained = item.locator || this.input.encoding.constrained;
-    if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) this.#addMissing(item.spelling);
+    if (constrained && !sameSuffix(clientVersion, now.deltaVersion)) this.#addMissing(item.requestedName);
   }
 
   /** The view does not show it any more, or has come to know that it is not there. */
@@ -397,8 +397,8 @@ class ResponseContent {
       this.input.encoding.constrained && before !== undefined && before.constraints.key !== '';
     if (before !== undefined) this.#removeVariant(item, before, item.locator || constrained);
     else if (item.locator) {
-      if (!this.#others.anyUnknown(item)) this.#addMissing(item.spelling);
-    } else this.#postponed.push(() => this.#write(item.spelling, undefined));
+      if (!this.#others.anyUnknown(item)) this.#addMissing(item.requestedName);
+    } else this.#postponed.push(() => this.#write(item.requestedName, undefined));
   }
 
   #removeVariant(item: Item, before: Variant, constrained: boolean): void {
@@ -432,7 +432,7 @@ class ResponseContent {
       return;
     }
     this.#seen.add(item.id);
-    this.#named.add(item.spelling);
+    this.#named.add(item.requestedName);
     this.resources.push(unresolvableAlias(view, item));
   }
 
@@ -440,8 +440,8 @@ class ResponseContent {
    * No variant matches one of the parameter sets of a locator client: removed_resource_names gets the name without
    * constraints (protocol §5). Once, even if several sets have no match.
    */
-  #addMissing(spelling: string): void {
-    this.#postponed.push(() => this.#write(spelling, UNCONSTRAINED));
+  #addMissing(requestedName: string): void {
+    this.#postponed.push(() => this.#write(requestedName, UNCONSTRAINED));
   }
 
   /** A deferred removal is dropped if this response removes the variant already, or shows it for another parameter set. */
@@ -459,10 +459,10 @@ class ResponseContent {
 
   /** What must be in the response as removed, unless it is in it already or deferred. */
   addRequiredRemovals(): void {
-    for (const { id, spelling, locator } of this.input.mustRemove) {
+    for (const { id, requestedName, locator } of this.input.mustRemove) {
       if (this.#seen.has(id) || this.#beside.has(id)) continue;
-      if (locator) this.#addMissing(spelling);
-      else this.#write(spelling, undefined);
+      if (locator) this.#addMissing(requestedName);
+      else this.#write(requestedName, undefined);
     }
   }
 
@@ -508,7 +508,7 @@ class ResponseContent {
     const held = has !== undefined && isDeferred(has) ? has.errorsSentUpTo : undefined;
     const sent = held ?? this.#errorsSentUpTo(item);
     for (const error of errors) {
-      const isNew = error.revision[view.access.side] > sent || this.#isOwed(error, item, lastSent);
+      const isNew = error.revision[view.access.cohort] > sent || this.#isOwed(error, item, lastSent);
       if (!isNew) continue;
       if (this.#maySend(error, item)) this.#addError(error, item);
       // It is owed until no other parameter set is unknown.
@@ -518,11 +518,11 @@ class ResponseContent {
 
   #addError({ status, code, constraints }: StoredResourceError, item: Item): void {
     // Several parameter sets may have it.
-    const key = constrainedKey(constraints, item.spelling);
+    const key = constrainedKey(constraints, item.requestedName);
     if (item.locator && this.#errors.has(key)) return;
     if (item.locator) this.#errors.add(key);
     const { bytes } = item.locator ? constraints : UNCONSTRAINED;
-    for (const name of this.input.view.spellingsOf(item)) {
+    for (const name of this.input.view.requestedNamesOf(item)) {
       const told = { name, constraints: bytes, status };
       this.errors.push(told);
       if (code !== Code.NOT_FOUND && !isVariant(item.last.value)) this.#keeping.set(told, item.id);
@@ -598,10 +598,10 @@ class ResponseContent {
  * What a VHDS client gets for a name that does not exist. Envoy holds a request until a resource with this alias comes,
  * and lets it go if the resource has no body (protocol §4.8).
  */
-function unresolvableAlias({ type }: View, { spelling }: Item): OutgoingResource {
+function unresolvableAlias({ type }: View, { requestedName }: Item): OutgoingResource {
   return {
-    variant: withoutBody(type, resourceName(spelling), [spelling]),
-    name: spelling,
+    variant: withoutBody(type, resourceName(requestedName), [requestedName]),
+    name: requestedName,
     constrained: false,
     wrapped: false,
     ttl: undefined,

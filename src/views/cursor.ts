@@ -420,8 +420,8 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
     if (!complete) return false;
     if (!collectionsResolved) return true;
     if (this.encoding.unknownNames) return false;
-    const isHeld = ({ id, spelling }: Item): boolean =>
-      this.#earlier?.possiblyHeld?.has(spelling) === true || this.#has(id);
+    const isHeld = ({ id, requestedName }: Item): boolean =>
+      this.#earlier?.possiblyHeld?.has(requestedName) === true || this.#has(id);
     return unresolvedNames.values().some(isHeld);
   }
 
@@ -561,7 +561,7 @@ export class Cursor implements Subscription, ViewSubscriber, SentItems {
 
   #defers(one: RetainedResource, defers: Defers): boolean {
     if (defers === defersNothing || !this.#mayStay(one)) return false;
-    return defers({ spelling: one.item.spelling, variant: one.variant, since: one.deferredAt });
+    return defers({ requestedName: one.item.requestedName, variant: one.variant, since: one.deferredAt });
   }
 
   /** What the client may not see any more goes at once, and what its own timer has ended is not sent again (§8.1). */

@@ -23,7 +23,7 @@ export const areOne = (a: Form, b: Form): boolean =>
 export interface Item extends Form {
   readonly id: string;
   readonly name: ResourceName;
-  readonly spelling: string;
+  readonly requestedName: string;
   /** Subscribed by its name, not only as a member of a wildcard or glob. */
   readonly named: boolean;
   last: HistoryEntry;
@@ -42,10 +42,10 @@ export function* holdings(
   stateOf: (id: string, lastSent: Value | undefined) => ItemState,
   lastSentOf: (id: string) => Value | undefined,
 ): Iterable<Holding> {
-  for (const { id, name, spelling, parameters, named, last } of items) {
+  for (const { id, name, requestedName, parameters, named, last } of items) {
     const value = lastSentOf(id);
     yield {
-      name: spelling,
+      name: requestedName,
       canonical: name,
       parameters,
       value,
@@ -189,7 +189,7 @@ export class ChangeLog {
 
 /** The subscriber's spelling, unless it subscribed by an alias: then the resource's own name. */
 export function nameOf(item: Item, variant: Variant): string {
-  return item.name === variant.name ? item.spelling : variant.name;
+  return item.name === variant.name ? item.requestedName : variant.name;
 }
 
 /** Whether it is sent with its constraints. */

@@ -100,14 +100,14 @@ export class Position {
     if (this.view === view) return sent;
     const errors = view.resourceErrors(item);
     if (errors.length === 0) return view.head;
-    // A view of another access or side shows others, and those that both show may have other revisions there.
+    // A view of another access or cohort shows others, and those that both show may have other revisions there.
     const before = this.view.items.get(item.id);
     const known = before === undefined ? none : this.view.resourceErrors(before);
-    const told = known.filter(({ revision }) => revision[this.view.access.side] <= sent);
+    const told = known.filter(({ revision }) => revision[this.view.access.cohort] <= sent);
     const isTold = (error: StoredResourceError): boolean =>
       told.some((one) => one.constraints.key === error.constraints.key && sameError(one, error));
     const owed = errors.filter((error) => !isTold(error));
-    return Math.min(view.head, ...owed.map(({ revision }) => revision[view.access.side] - 1));
+    return Math.min(view.head, ...owed.map(({ revision }) => revision[view.access.cohort] - 1));
   }
 
   /** What the client has that this does not say of a view: of another one, all resources. */
@@ -211,8 +211,8 @@ export function valueIn(view: View, has: Has, coverage: Coverage): Value | undef
 
 /** The view shows it in another spelling, which is the same resource (protocol §6.1). */
 export function shownOtherwise(item: Item, view: View): boolean {
-  const { name, spelling, locator, parameters } = item;
-  if (spelling !== name) return isVariant(view.itemOf(locator, parameters, name)?.last.value);
+  const { name, requestedName, locator, parameters } = item;
+  if (requestedName !== name) return isVariant(view.itemOf(locator, parameters, name)?.last.value);
   return view.respelled(name).some((other) => areOne(other, item) && isVariant(other.last.value));
 }
 
@@ -237,14 +237,14 @@ export class OtherParameterSets {
    *     x {dev} absent, x {prod} unknown                 →  withheld: it has an overlay, where it is unknown
    *     x {dev} absent and told, then x {prod} is added  →  told, as the position says
    */
-  anyUnknown(item: Pick<Item, 'id' | 'name' | 'spelling' | 'locator'>): boolean {
+  anyUnknown(item: Pick<Item, 'id' | 'name' | 'requestedName' | 'locator'>): boolean {
     if (!item.locator || this.#view.forms.length === 1) return false;
     const own = this.#view.items.get(item.id)?.last.value;
-    return this.#of(true, item.spelling, item.name).unknown > (own === 'unknown' ? 1 : 0);
+    return this.#of(true, item.requestedName, item.name).unknown > (own === 'unknown' ? 1 : 0);
   }
 
   /** Whether another parameter set shows the resource, by its name or an alias; `constrained`: exactly this variant. */
-  anyShows({ locator, spelling, name }: Item, variant: Variant, constrained: boolean): boolean {
+  anyShows({ locator, requestedName, name }: Item, variant: Variant, constrained: boolean): boolean {
     const shows = (spelled: string, canonical: ResourceName): boolean => {
       const [only] = this.#view.forms;
       if (only !== undefined && this.#view.forms.length === 1) {
@@ -257,7 +257,7 @@ export class OtherParameterSets {
       const { names, variants } = this.#of(locator, spelled, canonical);
       return constrained ? variants.has(shownVariantKey(variant)) : names.has(variant.name);
     };
-    if (shows(spelling, name) || shows(variant.name, variant.name)) return true;
+    if (shows(requestedName, name) || shows(variant.name, variant.name)) return true;
     // A resource that was found by an alias is sent under its own name, however the client spells the alias.
     return variant.aliases.some((alias) => {
       const canonical = resourceName(alias);
@@ -269,9 +269,9 @@ export class OtherParameterSets {
     });
   }
 
-  #of(locator: boolean, spelling: string, name: ResourceName) {
+  #of(locator: boolean, requestedName: string, name: ResourceName) {
     const known = locator ? this.#located : this.#plain;
-    return getOrMake(known, spelling, () => stateOf(this.#view.spelled(locator, spelling, name)));
+    return getOrMake(known, requestedName, () => stateOf(this.#view.spelled(locator, requestedName, name)));
   }
 }
 
@@ -373,7 +373,7 @@ export function* itemsOf(
 export type Due = Map<string, SelectionEntry | undefined>;
 
 /** A name that a delta response must mention as removed. */
-export type NamedRemoval = Pick<Item, 'id' | 'spelling' | 'locator'>;
+export type NamedRemoval = Pick<Item, 'id' | 'requestedName' | 'locator'>;
 
 /**
  * Of the names and globs that a delta response must mention, as present or as absent (names that were unsubscribed while a
@@ -395,15 +395,15 @@ export function answersIn(
   const answered = owed.some(([, { selector }]) => isCollection(selector)) ? answeredIn(view) : undefined;
   const others = new OtherParameterSets(view);
   for (const [id, selected] of owed) {
-    const { selector: name, spelling, locator } = selected;
+    const { selector: name, requestedName, locator } = selected;
     const isCollected = answered !== undefined && isCollection(name);
     const state = isCollected ? collectionState(view, id, answered.filled) : nameState(view, id, selected);
     // As a locator it is withheld while other parameter sets are unknown (protocol §5.10).
     const waits = isCollected
       ? locator && answered.waiting.has(name)
-      : others.anyUnknown({ id, name, spelling, locator });
+      : others.anyUnknown({ id, name, requestedName, locator });
     if (state === 'unknown' || (state === 'absent' && waits)) left.set(id, selected);
-    else if (state === 'absent') absent.push({ id, spelling, locator });
+    else if (state === 'absent') absent.push({ id, requestedName, locator });
   }
   return { absent, left: left.size > 0 ? left : undefined };
 }

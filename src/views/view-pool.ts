@@ -1,4 +1,4 @@
-import type { Access, Side } from '../model/access.ts';
+import type { Access, Cohort } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Catalog, Commit } from '../model/catalog.ts';
 import { deleteIn, getOrMake } from '../model/maps.ts';
@@ -12,7 +12,7 @@ import { type Composed, type KeptForOthers, SharedResponses } from './shared-res
 import { View } from './view.ts';
 
 export interface ViewsOptions extends InterestRegistryOptions {
-  readonly catalogs: Readonly<Record<Side, Catalog>>;
+  readonly catalogs: Readonly<Record<Cohort, Catalog>>;
   /** ControlPlane.identifier of every response; empty for none. */
   readonly controlPlane: string;
   /** A subscription joined a view: how many of its resources were known, how many were not. */
@@ -129,7 +129,7 @@ export class ViewPool {
     for (const one of this.#permittedEntries(selection, access)) this.#registry.acquire(this.#interest(one));
     const { collecting } = selection;
     const base = collecting === undefined ? undefined : this.#view(collecting, access);
-    const catalog = this.options.catalogs[access.side];
+    const catalog = this.options.catalogs[access.cohort];
     const now = (): number => this.options.clock.now();
     const shared = new SharedResponses(this.#kept);
     const view = new View(catalog, this.#type, selection, access, now, base, shared);

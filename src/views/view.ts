@@ -136,7 +136,7 @@ export class View {
     }
     this.forms = [...forms.values()];
     for (const selected of selection.entries.values()) {
-      if (!isCollection(selected.selector)) this.#create(selected, selected.selector, selected.spelling);
+      if (!isCollection(selected.selector)) this.#create(selected, selected.selector, selected.requestedName);
     }
     if (base === undefined) for (const collection of selection.collections) this.#enumerate(collection);
     this.#answeredNow();
@@ -223,17 +223,17 @@ export class View {
     return this.base === undefined && this.selection.hasCollection ? this.#own.size : 0;
   }
 
-  itemOf(locator: boolean, parameters: Parameters, spelling: string): Item | undefined {
-    return this.items.get(itemId(locator, parameters, spelling));
+  itemOf(locator: boolean, parameters: Parameters, requestedName: string): Item | undefined {
+    return this.items.get(itemId(locator, parameters, requestedName));
   }
 
   /** The items of one spelling, whatever their parameters; `name`: the same in canonical spelling. */
-  *spelled(locator: boolean, spelling: string, name: ResourceName): IteratorObject<Item, undefined> {
+  *spelled(locator: boolean, requestedName: string, name: ResourceName): IteratorObject<Item, undefined> {
     const seen = new Set<Parameters>();
     for (const form of this.#formsOf(name)) {
       if (form.locator !== locator || seen.has(form.parameters)) continue;
       seen.add(form.parameters);
-      const item = this.itemOf(locator, form.parameters, spelling);
+      const item = this.itemOf(locator, form.parameters, requestedName);
       if (item !== undefined) yield item;
     }
   }
@@ -244,10 +244,10 @@ export class View {
   }
 
   /** What its clients call an item: one that is a glob, of which there are errors, as they have asked for it. */
-  spellingsOf(item: Item): readonly string[] {
-    if (item.named || !isGlob(item.name)) return [item.spelling];
+  requestedNamesOf(item: Item): readonly string[] {
+    if (item.named || !isGlob(item.name)) return [item.requestedName];
     const globs = this.selection.collectionsOver(item.name).filter(({ selector }) => selector === item.name);
-    return globs.filter((one) => areOne(one, item)).map(({ spelling }) => spelling);
+    return globs.filter((one) => areOne(one, item)).map(({ requestedName }) => requestedName);
   }
 
   get hasRespelled(): boolean {
@@ -261,7 +261,7 @@ export class View {
 
   /** cache_control.do_not_cache: every new subscription goes upstream, so the interest ends with its last client. */
   mustNotLinger(selected: SelectionEntry): boolean {
-    const value = this.itemOf(selected.locator, selected.parameters, selected.spelling)?.last.value;
+    const value = this.itemOf(selected.locator, selected.parameters, selected.requestedName)?.last.value;
     return isVariant(value) && value.doNotCache;
   }
 
@@ -497,13 +497,13 @@ export class View {
   }
 
   *#lacking(): Iterable<MissingEntry> {
-    for (const [{ spelling, name, parameters }, since] of this.#absentSince)
-      yield { name: spelling, canonical: name, parameters, since };
+    for (const [{ requestedName, name, parameters }, since] of this.#absentSince)
+      yield { name: requestedName, canonical: name, parameters, since };
     for (const selected of this.selection.collections) {
       if (!this.isResolved(selected) || filledIn(this).has(selected)) continue;
-      const { spelling, selector, parameters } = selected;
+      const { requestedName, selector, parameters } = selected;
       const since = (this.base ?? this).#emptySince.get(collectionKey(selected)) ?? this.#now();
-      yield { name: spelling, canonical: selector, parameters, since };
+      yield { name: requestedName, canonical: selector, parameters, since };
     }
   }
 
@@ -539,19 +539,19 @@ export class View {
     }
   }
 
-  #item(form: Form, name: ResourceName, spelling: string, named: boolean): Item {
+  #item(form: Form, name: ResourceName, requestedName: string, named: boolean): Item {
     const { locator, parameters } = form;
-    const id = itemId(locator, parameters, spelling);
-    return { id, name, spelling, locator, parameters, named, last: nothingYet };
+    const id = itemId(locator, parameters, requestedName);
+    return { id, name, requestedName, locator, parameters, named, last: nothingYet };
   }
 
-  #create(form: Form, name: ResourceName, spelling: string, named = true): void {
-    const item = this.#item(form, name, spelling, named);
+  #create(form: Form, name: ResourceName, requestedName: string, named = true): void {
+    const item = this.#item(form, name, requestedName, named);
     item.last = { revision: this.head, value: this.#value(item), older: undefined };
     this.#own.set(item.id, item);
     this.#track(item, item.last.value);
     if (named && item.last.value === 'absent') this.#trackAbsence(item, 'absent');
-    if (spelling !== name) getOrMake(this.#respelled, name, () => []).push(item);
+    if (requestedName !== name) getOrMake(this.#respelled, name, () => []).push(item);
   }
 
   #addMember(form: Form, name: ResourceName, commit: Commit): void {
@@ -566,8 +566,8 @@ export class View {
 
   #update(item: Item, commit: Commit): void {
     const value = this.#value(item);
-    const { side } = this.access;
-    const hasNewError = this.resourceErrors(item).some((error) => error.revision[side] === commit.revision);
+    const { cohort } = this.access;
+    const hasNewError = this.resourceErrors(item).some((error) => error.revision[cohort] === commit.revision);
     if (value === item.last.value && !hasNewError) return;
     this.#track(item, value);
     if (value !== item.last.value) this.#trackAbsence(item, value);
@@ -638,8 +638,8 @@ export const filledIn = onceAtHead(({ items, selection }: View): ReadonlySet<Sel
 });
 
 /** Of a plain name the id of an entry has no parameters. */
-const collectionKey = ({ parameters, spelling }: SelectionEntry): string =>
-  itemId(true, parameters, spelling);
+const collectionKey = ({ parameters, requestedName }: SelectionEntry): string =>
+  itemId(true, parameters, requestedName);
 
 /** version_info of the upstream response that brought what a new view shows; may be empty. */
 function firstVersion(view: View, catalog: Catalog): string {

@@ -1,4 +1,4 @@
-import type { Access, Side } from '../model/access.ts';
+import type { Access, Cohort } from '../model/access.ts';
 import type { TypeUrl } from '../model/brand.ts';
 import { type Commit, isEmpty } from '../model/catalog.ts';
 import { getOrMake } from '../model/maps.ts';
@@ -36,19 +36,19 @@ export class Views {
 
   /** Shows a transaction to the views that can see it: each sees all of it at once. */
   publish(commit: Commit): void {
-    if (commit.sides === undefined) this.#publish(commit);
-    else for (const side of ['released', 'canary'] as const) this.#publish(commit.sides[side], side);
+    if (commit.cohorts === undefined) this.#publish(commit);
+    else for (const cohort of ['released', 'canary'] as const) this.#publish(commit.cohorts[cohort], cohort);
   }
 
-  /** `side`: only to the views of this side. */
-  #publish(commit: Commit, side?: Side): void {
+  /** `cohort`: only to the views of this cohort. */
+  #publish(commit: Commit, cohort?: Cohort): void {
     if (isEmpty(commit)) return;
     const pool = this.#pools.get(commit.type);
     if (pool === undefined) return;
     const { traces } = this.#options;
     const isTraced = traces?.isOpen(commit) === true;
     for (const [view, { names, collectionResolved }] of basesFirst(pool.watchers.affected(commit))) {
-      if (side !== undefined && view.access.side !== side) continue;
+      if (cohort !== undefined && view.access.cohort !== cohort) continue;
       if (!view.apply(commit, names, collectionResolved)) continue;
       if (view.subscribers.size === 0) continue;
       for (const subscriber of view.subscribers) subscriber.invalidated();

@@ -2,14 +2,14 @@ import { isDeepStrictEqual } from 'node:util';
 import { serialize } from 'node:v8';
 import type { Config } from '../config/config.ts';
 import type { TrafficJudge } from '../load-reports.ts';
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import type { ResourceName, TypeUrl } from '../model/brand.ts';
 import type { Commit } from '../model/catalog.ts';
 import { type Content, contentHash } from '../model/change.ts';
 import { type Clock, Settling, Sweep, systemClock, type Timer } from '../model/clock.ts';
 import type { ReportedTraffic } from '../model/load.ts';
 import { areSame, getOrMake } from '../model/maps.ts';
-import type { SidedClient } from '../model/rollout.ts';
+import type { CohortClient } from '../model/rollout.ts';
 import {
   byPlace,
   type Canaries,
@@ -128,7 +128,7 @@ export function reportOf(
   const chosen: Member[] = [];
   const candidates = new Map<string, Member>();
   for (const member of members) {
-    if (member.side === 'canary') {
+    if (member.cohort === 'canary') {
       if (chosen.length < maxCanaries) chosen.push(member);
       continue;
     }
@@ -155,13 +155,13 @@ export function reportOf(
 }
 
 /** As the primary said last. */
-export function sideBy({ named, open, waves, reached }: CanaryRules, client: SidedClient): Side {
+export function cohortBy({ named, open, waves, reached }: CanaryRules, client: CohortClient): Cohort {
   if (named.has(client.nodeKey)) return 'canary';
   if (open?.has(client.classKey) === false) return 'released';
   return isInWaves(waves, reached.get(client.classKey), client) ? 'canary' : 'released';
 }
 
-/** Which clients may be on another side than before; undefined: all may be. */
+/** Which clients may be on another cohort than before; undefined: all may be. */
 export function movedBetween(
   before: CanaryRules,
   now: CanaryRules,
@@ -184,8 +184,8 @@ export class AnswerReporter extends CommitAnswers<
   }
 
   /** What canaries say the judge hears. */
-  committed({ type, receivedAt, contents, sides }: Commit): void {
-    const isForCanaries = sides !== undefined && sides.released.changed.size === 0;
+  committed({ type, receivedAt, contents, cohorts }: Commit): void {
+    const isForCanaries = cohorts !== undefined && cohorts.released.changed.size === 0;
     const change = contents === undefined || isForCanaries ? undefined : changeOf(contents);
     if (change !== undefined) this.sent(receivedAt, () => ({ type, ...change }));
   }
@@ -270,8 +270,8 @@ interface JudgingProcess {
   readonly rollout: Pick<Rollout, 'answered' | 'canaryEnded' | 'waiting'> & {
     readonly canaries: Pick<Canaries, 'waves' | 'reached' | 'named' | 'open' | 'clientsLeft'>;
   };
-  /** Whether all workers have acknowledged everything that there is for a side. */
-  hasDelivered(side: Side): boolean;
+  /** Whether all workers have acknowledged everything that there is for a cohort. */
+  hasDelivered(cohort: Cohort): boolean;
 }
 
 /**
@@ -346,7 +346,7 @@ export class WorkersFleet implements Fleet {
     const all = workers.reports();
     const reports = all.filter((one) => one !== undefined);
     const counting = reports.filter(({ round }) => from !== undefined && round >= from);
-    // Who is on the way to another side is not seen there, and where no worker listens nobody is.
+    // Who is on the way to another cohort is not seen there, and where no worker listens nobody is.
     const areAll = all.length > 0 && counting.length === all.length;
     if (areAll && !this.isMoving) return this.#surveyOf(counting);
     // Who rejected something is still there, and may say something else now.
@@ -444,8 +444,8 @@ export class WorkersFleet implements Fleet {
     return this.#round;
   }
 
-  #hasDelivered(side: Side): boolean {
-    return this.#judging?.hasDelivered(side) !== false;
+  #hasDelivered(cohort: Cohort): boolean {
+    return this.#judging?.hasDelivered(cohort) !== false;
   }
 
   #endMove(): void {

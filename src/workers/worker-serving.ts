@@ -2,7 +2,7 @@ import { createServer, type ListenOptions, type Server } from 'node:net';
 import type { ServingMode } from '../client-serving.ts';
 import type { Core } from '../core.ts';
 import { WorkerService } from '../gen/distributary/workers/v1/workers_pb.ts';
-import type { Side } from '../model/access.ts';
+import type { Cohort } from '../model/access.ts';
 import { resourceName, typeUrl } from '../model/brand.ts';
 import { isVariant } from '../model/catalog.ts';
 import { internParameters } from '../model/parameters.ts';
@@ -36,7 +36,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
       refusal: () => undefined,
       rollout: {
         fleet,
-        sideOf: ({ address }) => (address === canaryFeed ? 'canary' : 'released'),
+        cohortOf: ({ address }) => (address === canaryFeed ? 'canary' : 'released'),
         judge: () => ({
           answered: () => fleet.reported(),
           waiting: () => new Map(),
@@ -51,7 +51,7 @@ export function serveByWorkers(logFormat: LogFormat): ServingMode {
       const directory = made.value;
       fleet.serve({
         rollout: core.rollout,
-        hasDelivered: (side) => hasDelivered(core, side),
+        hasDelivered: (cohort) => hasDelivered(core, cohort),
       });
       canaryFeed = canaryFeedSocket(directory);
       let workers: WorkerPool | undefined;
@@ -115,10 +115,10 @@ function openDirectory(sockets: AsyncDisposableStack): Result<string> {
 }
 
 /** Of other types something is always on its way, and nobody waits for it. */
-function hasDelivered({ relay, config }: Core, side: Side): boolean {
+function hasDelivered({ relay, config }: Core, cohort: Cohort): boolean {
   const gated = new Set(config.rollout?.types);
   for (const { client, types } of relay.server.values()) {
-    if (client?.access.side !== side) continue;
+    if (client?.access.cohort !== cohort) continue;
     for (const { info, subscription } of types) {
       if (!gated.has(info.url) || subscription === undefined) continue;
       if (subscription.due || subscription.responses.awaitsAnswer) return false;

@@ -30,7 +30,7 @@ import {
   privateTransport,
   workerSocket,
 } from './private-socket.ts';
-import { AnswerReporter, CanaryReporter, movedBetween, sideBy, TrafficReporter } from './reporters.ts';
+import { AnswerReporter, CanaryReporter, cohortBy, movedBetween, TrafficReporter } from './reporters.ts';
 import { askClientStatus, clientStatusBy } from './worker-client.ts';
 
 type Start = Message<'start'>;
@@ -120,11 +120,12 @@ export class Worker {
         ambiguityReportedElsewhere: true,
         subscribed: (interest) => this.#outageGate.subscribed(interest),
         isServed: (type) => this.#primaryState.served.has(type),
-        upstreamPerSide: this.#canaries !== undefined,
+        upstreamPerCohort: this.#canaries !== undefined,
         rollout: {
           fleet: undefined,
           traffic: this.#traffic,
-          sideOf: (client) => (this.#canaries === undefined ? 'released' : sideBy(this.#canaries, client)),
+          cohortOf: (client) =>
+            this.#canaries === undefined ? 'released' : cohortBy(this.#canaries, client),
           canaryPrincipals: () => this.#rollout?.canaryPrincipals ?? [],
           judge: () => this.#reporter,
         },

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import type { Commit } from '../../src/model/catalog.ts';
 import type { Constraints } from '../../src/model/constraints.ts';
@@ -54,9 +54,9 @@ class Setting {
   }
 }
 
-/** The constraints under which a may look different to a side. */
-const changed = (commit: Commit, side: Side): readonly string[] =>
-  [...new Set((commit.sides?.[side] ?? commit).changed.get(a)?.map(({ key }) => key))].toSorted();
+/** The constraints under which a may look different to a cohort. */
+const changed = (commit: Commit, cohort: Cohort): readonly string[] =>
+  [...new Set((commit.cohorts?.[cohort] ?? commit).changed.get(a)?.map(({ key }) => key))].toSorted();
 
 describe('errors of a name that waits', () => {
   it('are told to the others when upstream goes back, whatever their constraints', () => {
@@ -76,8 +76,8 @@ describe('errors of a name that waits', () => {
     setting.store.held.discard();
     expect(changed(setting.denies(test), 'canary')).to.deep.equal([]);
     const back = setting.puts('1', prod);
-    for (const side of ['released', 'canary'] as const)
-      expect(changed(back, side)).to.deep.equal([prod.key, test.key].toSorted());
+    for (const cohort of ['released', 'canary'] as const)
+      expect(changed(back, cohort)).to.deep.equal([prod.key, test.key].toSorted());
   });
 
   it('tell nobody anything when there are none', () => {
@@ -98,25 +98,26 @@ describe('errors of a name that waits', () => {
     setting.store.held.discard();
     expect([...setting.store.held.pending]).to.deep.equal([]);
     const [discarded] = setting.published;
-    for (const side of ['released', 'canary'] as const)
-      expect(discarded && changed(discarded, side), side).to.deep.equal([prod.key, test.key].toSorted());
+    for (const cohort of ['released', 'canary'] as const)
+      expect(discarded && changed(discarded, cohort), cohort).to.deep.equal([prod.key, test.key].toSorted());
   });
 
-  it('§8.2 are told to nobody again by a rollback that changes nothing of what a side sees', () => {
+  it('§8.2 are told to nobody again by a rollback that changes nothing of what a cohort sees', () => {
     const setting = new Setting();
     const { store } = setting;
     const parameters = internParameters([['env', 'test']]);
     store.addInterest({ type: cds, selector: b, parameters });
     for (const name of [a, b]) setting.denies(test, name);
-    const heardIn = (side: Side): readonly number[] =>
+    const heardIn = (cohort: Cohort): readonly number[] =>
       [a, b].flatMap((name) =>
-        store.sides[side].resourceErrors(cds, name, parameters).map(({ revision }) => revision[side]),
+        store.cohorts[cohort].resourceErrors(cds, name, parameters).map(({ revision }) => revision[cohort]),
       );
     const before = heardIn('released');
     expect(before).to.have.length(2);
     // Of b there is nothing but the error.
     store.held.replace(cds, new Map([[a, store.held.contentOf(cds, a, 'released')]]));
     expect([...store.held.pending]).to.deep.equal([]);
-    for (const side of ['released', 'canary'] as const) expect(heardIn(side), side).to.deep.equal(before);
+    for (const cohort of ['released', 'canary'] as const)
+      expect(heardIn(cohort), cohort).to.deep.equal(before);
   });
 });

@@ -2,7 +2,7 @@ import { expect } from 'chai';
 import fc from 'fast-check';
 import { sameVariantContent } from '../../src/cache/cached-resource.ts';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { type ResourceName, resourceName } from '../../src/model/brand.ts';
 import { isVariant, type Value } from '../../src/model/catalog.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
@@ -153,10 +153,10 @@ class Setting {
     for (const [key, name] of this.#taken) if (contents.has(name)) this.#taken.delete(key);
   }
 
-  /** What a side shows to every interest, and which members. */
-  shown(side: Side): Map<string, Value> {
+  /** What a cohort shows to every interest, and which members. */
+  shown(cohort: Cohort): Map<string, Value> {
     const seen = new Map<string, Value>();
-    const catalog = this.store.sides[side];
+    const catalog = this.store.cohorts[cohort];
     for (const { selector, parameters: one } of this.wanted) {
       if (selector !== '*') seen.set(`${selector} ${one.key}`, catalog.resolve(cds, selector, one));
       else
@@ -216,7 +216,7 @@ type IsSame = (before: Variant, now: Variant) => boolean;
 const isSameVariant: IsSame = (before, now) =>
   before.deltaVersion === now.deltaVersion && before.name === now.name && before.revision === now.revision;
 
-/** Where both sides have the same again, canaries have the variants that the others have (docs/adr/0100). */
+/** Where both cohorts have the same again, canaries have the variants that the others have (docs/adr/0100). */
 const isAlike: IsSame = (before, now) => before.name === now.name && sameVariantContent(before, now);
 
 /** What was shown is shown still; there may be more. */
@@ -320,20 +320,20 @@ function expectLikeStore({ store, wanted, queueing }: Setting): void {
   const held = new Map([...store.held.pending].map((one) => [one.name, one.masked]));
   for (const { selector, parameters: one } of wanted) {
     if (!names.includes(selector)) continue;
-    for (const side of ['canary', 'released'] as const) {
-      if (held.has(selector) && (side === 'released' || queueing || held.get(selector) !== undefined))
+    for (const cohort of ['canary', 'released'] as const) {
+      if (held.has(selector) && (cohort === 'released' || queueing || held.get(selector) !== undefined))
         continue;
-      const seen = store.sides[side].resolve(cds, selector, one);
-      expect(seen, `${side} ${selector} ${one.key}`).to.equal(store.resolve(cds, selector, one));
+      const seen = store.cohorts[cohort].resolve(cds, selector, one);
+      expect(seen, `${cohort} ${selector} ${one.key}`).to.equal(store.resolve(cds, selector, one));
     }
   }
 }
 
 function expectNotExpired(setting: Setting): void {
-  for (const side of ['released', 'canary'] as const) {
-    for (const [key, value] of setting.shown(side)) {
+  for (const cohort of ['released', 'canary'] as const) {
+    for (const [key, value] of setting.shown(cohort)) {
       if (!isVariant(value) || value.ttl === undefined) continue;
-      expect(value.ttl.deadline, `${side} ${key}`).to.be.greaterThan(setting.clock.monotonic());
+      expect(value.ttl.deadline, `${cohort} ${key}`).to.be.greaterThan(setting.clock.monotonic());
     }
   }
 }

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant, type Value } from '../../src/model/catalog.ts';
 import { internParameters, NO_PARAMETERS, type Parameters } from '../../src/model/parameters.ts';
@@ -70,22 +70,22 @@ class Setting {
     return this.apply({ holder: wildcardHolder, puts, complete: true, version });
   }
 
-  see(side: Side, name: string, parameters: Parameters = NO_PARAMETERS): string {
-    return shown(this.store.sides[side].resolve(cds, resourceName(name), parameters));
+  see(cohort: Cohort, name: string, parameters: Parameters = NO_PARAMETERS): string {
+    return shown(this.store.cohorts[cohort].resolve(cds, resourceName(name), parameters));
   }
 
-  /** What the released side and the canaries see. */
+  /** What the released cohort and the canaries see. */
   both(name: string, parameters: Parameters = NO_PARAMETERS): string {
     return `${this.see('released', name, parameters)} | ${this.see('canary', name, parameters)}`;
   }
 
-  members(side: Side, parameters: Parameters = NO_PARAMETERS): string {
-    return [...this.store.sides[side].members(cds, WILDCARD, parameters)].toSorted().join(' ');
+  members(cohort: Cohort, parameters: Parameters = NO_PARAMETERS): string {
+    return [...this.store.cohorts[cohort].members(cds, WILDCARD, parameters)].toSorted().join(' ');
   }
 
   /** What a wildcard shows of a name. */
-  wildcard(side: Side, name: string, parameters: Parameters): string {
-    return shown(this.store.sides[side].resolve(cds, resourceName(name), parameters, undefined, true));
+  wildcard(cohort: Cohort, name: string, parameters: Parameters): string {
+    return shown(this.store.cohorts[cohort].resolve(cds, resourceName(name), parameters, undefined, true));
   }
 
   pending(): string {
@@ -105,8 +105,8 @@ const gone = (name: string, constraints = cluster('a', '').constraints) => ({
   name: resourceName(name),
   constraints,
 });
-const changed = (commit: Commit, side: Side): string =>
-  [...(commit.sides?.[side] ?? commit).changed.keys()].join(' ');
+const changed = (commit: Commit, cohort: Cohort): string =>
+  [...(commit.cohorts?.[cohort] ?? commit).changed.keys()].join(' ');
 
 describe('held names', () => {
   it('the first member of a wildcard is found without a look at all names, whatever is held', () => {
@@ -117,7 +117,7 @@ describe('held names', () => {
       setting.full(all);
       setting.full({ ...all, c0: '2' });
       expect(setting.both('c0')).to.equal('1 | 2');
-      const members = Iterator.from(setting.store.sides.released.members(cds, WILDCARD, NO_PARAMETERS));
+      const members = Iterator.from(setting.store.cohorts.released.members(cds, WILDCARD, NO_PARAMETERS));
       const readers: unknown = Object.getPrototypeOf(new Map().keys());
       if (typeof readers !== 'object' || readers === null) throw new Error('iterators have no prototype');
       return workOf(readers, ['next'], () => expect(members.next().value).to.equal('c0'));
@@ -191,12 +191,12 @@ describe('held names', () => {
     const setting = new Setting();
     setting.want('*');
     setting.full({ a: '1' });
-    expect(setting.full({ a: '1', b: '1' }).sides).to.equal(undefined);
+    expect(setting.full({ a: '1', b: '1' }).cohorts).to.equal(undefined);
     expect(setting.both('b')).to.equal('1 | 1');
     const cla = (content: string) => put(eds, 'a', content, { version: content });
     setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('1')] }));
     const commit = setting.store.apply(transaction({ holder: namedHolder, type: eds, puts: [cla('2')] }));
-    expect(commit.sides).to.equal(undefined);
+    expect(commit.cohorts).to.equal(undefined);
   });
   /** Everybody has `a` at 1, canaries judge its removal, and upstream has it at 2 again. */
   function queuedBehindRemoval(): Setting {
@@ -289,11 +289,11 @@ describe('held names', () => {
     const setting = new Setting();
     setting.want('a');
     setting.apply({ puts: [cluster('a', '1')] });
-    const before = setting.store.sides.released.resolve(cds, resourceName('a'), NO_PARAMETERS);
+    const before = setting.store.cohorts.released.resolve(cds, resourceName('a'), NO_PARAMETERS);
     setting.apply({ puts: [cluster('a', '2')] });
     setting.apply({ puts: [cluster('a', '1', { version: 'another version' })] });
     expect(setting.pending()).to.equal('');
-    expect(setting.store.sides.released.resolve(cds, resourceName('a'), NO_PARAMETERS)).to.equal(before);
+    expect(setting.store.cohorts.released.resolve(cds, resourceName('a'), NO_PARAMETERS)).to.equal(before);
     expect(setting.both('a')).to.equal('1 | 1');
     expect(setting.changes.map(({ joined, left }) => [joined, left])).to.deep.equal([
       [['a'], []],
@@ -362,8 +362,8 @@ describe('held names', () => {
       expect(setting.both('a', inProd)).to.equal('absent | 2');
       return setting;
     };
-    const isTold = ({ sides, changed: all }: Commit, parameters: Parameters): boolean =>
-      (sides?.released.changed ?? all)
+    const isTold = ({ cohorts, changed: all }: Commit, parameters: Parameters): boolean =>
+      (cohorts?.released.changed ?? all)
         .get(resourceName('a'))
         ?.some((constraints) => constraints.matches(parameters)) === true;
 
@@ -515,9 +515,9 @@ describe('held names', () => {
       setting.apply({ puts });
       setting.gate.release();
       setting.apply({ holder: wildcardHolder, puts, resolved: [setting.want('*', inBoth)] });
-      const shownToBoth = (side: Side) => [
-        setting.see(side, 'b', inBoth),
-        setting.wildcard(side, 'b', inBoth),
+      const shownToBoth = (cohort: Cohort) => [
+        setting.see(cohort, 'b', inBoth),
+        setting.wildcard(cohort, 'b', inBoth),
       ];
       expect(shownToBoth('released')).to.deep.equal(['2', '1']);
       setting.apply({ ...wildcardOfSecond, resolved: [setting.want('*', inSecond)] });
@@ -527,7 +527,7 @@ describe('held names', () => {
       expect(setting.members('released', inSecond)).to.equal('b');
     });
   });
-  it('variants of a name and of a wildcard that new constraints make one are one for both sides', () => {
+  it('variants of a name and of a wildcard that new constraints make one are one for both cohorts', () => {
     const setting = new Setting();
     setting.want('*', inProd);
     setting.apply({ puts: [cluster('a', '1')] });
@@ -551,7 +551,7 @@ describe('held names', () => {
     expect(setting.both('a', inTest)).to.equal('1 | 2');
     expect(setting.pending()).to.equal('a queued behind');
   });
-  describe('what is queued comes to neither side where one has another resource by its alias', () => {
+  describe('what is queued comes to neither cohort where one has another resource by its alias', () => {
     const shared = { aliases: ['shared'] };
     const queuedBeside = (before: Partial<Put>, now?: Partial<Put>): Setting => {
       const setting = new Setting();
@@ -577,7 +577,7 @@ describe('held names', () => {
       expect([setting.both('shared'), setting.gate.size]).to.deep.equal(['1 | 1', 0]);
     });
   });
-  it('an alias shows what its side has', () => {
+  it('an alias shows what its cohort has', () => {
     const setting = new Setting();
     const resolved = [setting.want('x')];
     setting.apply({ puts: [cluster('a', '1', { aliases: ['x'] })], resolved });
@@ -591,19 +591,22 @@ describe('held names', () => {
     const all = setting.want('*');
     setting.apply({ holder: wildcardHolder, puts: [cluster('a', '1')], resolved: [all], version: 'v1' });
     const commit = setting.full({ a: '2' }, 'v2');
-    expect([commit.sides?.released.version, commit.sides?.canary.version]).to.deep.equal([undefined, 'v2']);
+    expect([commit.cohorts?.released.version, commit.cohorts?.canary.version]).to.deep.equal([
+      undefined,
+      'v2',
+    ]);
     const versions = () => [
-      setting.store.sides.released.version(all),
-      setting.store.sides.canary.version(all),
+      setting.store.cohorts.released.version(all),
+      setting.store.cohorts.canary.version(all),
     ];
     expect(versions()).to.deep.equal(['v1', 'v2']);
     setting.gate.release();
     expect(versions()).to.deep.equal(['v2', 'v2']);
-    expect(setting.published[0]?.sides?.released.version).to.equal('v2');
+    expect(setting.published[0]?.cohorts?.released.version).to.equal('v2');
   });
 
   describe('TTLs', () => {
-    it('a heartbeat is for both sides', () => {
+    it('a heartbeat is for both cohorts', () => {
       const setting = new Setting();
       setting.want('a');
       const lives = { ttlMilliseconds: 1000 };
@@ -616,7 +619,7 @@ describe('held names', () => {
       expect(isVariant(value) && [...setting.store.expire([value])]).to.deep.equal([]);
       expect(setting.both('a')).to.equal('1 | 2');
     });
-    it('the end of a TTL is for both sides, and what waits does not show through', () => {
+    it('the end of a TTL is for both cohorts, and what waits does not show through', () => {
       const setting = new Setting();
       setting.want('a');
       setting.apply({ puts: [cluster('a', '1', { ttlMilliseconds: 1000 })] });
@@ -677,7 +680,7 @@ describe('held names', () => {
       setting.gate.discard();
       const commit = setting.apply({ puts: [cluster('a', '2', { constraints: test })] });
       expect([setting.both('a', inProd), setting.both('a', inTest)]).to.deep.equal(['1 | 2', '1 | 2']);
-      const told = commit.sides?.canary.changed.get(resourceName('a')) ?? [];
+      const told = commit.cohorts?.canary.changed.get(resourceName('a')) ?? [];
       expect(
         [inProd, inTest].map((one) => told.some((constraints) => constraints.matches(one))),
       ).to.deep.equal([true, true]);
@@ -725,7 +728,7 @@ describe('held names', () => {
     };
     const kept = (setting: Setting): readonly number[] =>
       (['released', 'canary'] as const).map(
-        (side) => setting.gate.contentOf(cds, resourceName('a'), side).length,
+        (cohort) => setting.gate.contentOf(cds, resourceName('a'), cohort).length,
       );
 
     it('while a change waits: what was for them is kept of the last hundred', () => {

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
-import { type Store, sideStores } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import { cohortStores, type Store } from '../../src/cache/store.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { type Commit, isVariant } from '../../src/model/catalog.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -15,27 +15,27 @@ const interest = { type: cds, selector: name, parameters: NO_PARAMETERS };
 const says = (content: string): Transaction =>
   transaction({ holder: namedHolder, type: cds, puts: [put(cds, 'a', content)], resolved: [interest] });
 
-type Stores = Readonly<Record<Side, Store>>;
+type Stores = Readonly<Record<Cohort, Store>>;
 
 function twoStores(): Stores {
-  const stores = sideStores({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} }, true);
+  const stores = cohortStores({ clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} }, true);
   for (const store of Object.values(stores)) store.addInterest(interest);
   return stores;
 }
 
-const payloadOf = (stores: Stores, side: Side) => {
-  const value = stores[side].sides[side].resolve(cds, name, NO_PARAMETERS);
+const payloadOf = (stores: Stores, cohort: Cohort) => {
+  const value = stores[cohort].cohorts[cohort].resolve(cds, name, NO_PARAMETERS);
   return isVariant(value) ? value.payload : undefined;
 };
 
-const changedOn = ({ sides }: Commit): readonly Side[] =>
-  (['released', 'canary'] as const).filter((side) => (sides?.[side].changed.size ?? 0) > 0);
+const changedOn = ({ cohorts }: Commit): readonly Cohort[] =>
+  (['released', 'canary'] as const).filter((cohort) => (cohorts?.[cohort].changed.size ?? 0) > 0);
 
-describe('the stores of both sides', () => {
-  it('each side sees what its upstream says, and nothing of the other', () => {
+describe('the stores of both cohorts', () => {
+  it('each cohort sees what its upstream says, and nothing of the other', () => {
     const stores = twoStores();
     expect(changedOn(stores.released.apply(says('1')))).to.deep.equal(['released']);
-    expect(stores.canary.sides.canary.isResolved(interest)).to.equal(false);
+    expect(stores.canary.cohorts.canary.isResolved(interest)).to.equal(false);
     expect(changedOn(stores.canary.apply(says('2')))).to.deep.equal(['canary']);
     expect(payloadOf(stores, 'released')).not.to.equal(payloadOf(stores, 'canary'));
   });
@@ -59,11 +59,11 @@ describe('the stores of both sides', () => {
     expect(stores.released.bytes).to.equal(0);
   });
 
-  it('one store is both sides where nothing is said apart', () => {
+  it('one store is both cohorts where nothing is said apart', () => {
     const options = { clock: new VirtualClock(), ambiguous: () => {}, expiring: () => {} };
-    const stores = sideStores(options, false);
+    const stores = cohortStores(options, false);
     stores.released.addInterest(interest);
-    expect(stores.released.apply(says('1')).sides).to.equal(undefined);
+    expect(stores.released.apply(says('1')).cohorts).to.equal(undefined);
     expect(payloadOf(stores, 'canary')).to.equal(payloadOf(stores, 'released'));
     expect(stores.canary).to.equal(stores.released);
   });

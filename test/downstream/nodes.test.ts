@@ -91,7 +91,7 @@ describe('nodes (§3.1)', () => {
     const nothing: Access = {
       key: 'nothing',
       unrestricted: false,
-      side: 'released',
+      cohort: 'released',
       allows: () => false,
       admits: () => false,
       deniesEverything: () => false,

@@ -129,7 +129,7 @@ describe('resource_errors (§8)', () => {
     const seeing = (names: readonly string[]): Access => ({
       key: names.join(' '),
       unrestricted: false,
-      side: 'released',
+      cohort: 'released',
       allows: (_, name) => names.includes(name),
       admits: ({ name }) => names.includes(name),
       deniesEverything: () => false,

@@ -49,7 +49,7 @@ describe('selecting', () => {
       if (!selected.ok) throw new Error(selected.error);
       expect(selected.value).to.include({
         selector,
-        spelling: name,
+        requestedName: name,
         locator: false,
         locatorParameters: undefined,
       });

@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { transaction } from '../../src/model/transaction.ts';
@@ -18,11 +18,11 @@ import {
 
 const idleMilliseconds = 1000;
 
-/** A relay that gates clusters and listeners, and whose clients are on the side that `sides` says, by their address. */
+/** A relay that gates clusters and listeners, and whose clients are on the cohort that `cohorts` says, by their address. */
 class Setting {
-  readonly sides = new Map<string, Side>();
+  readonly cohorts = new Map<string, Cohort>();
   readonly relay = new InMemoryRelay({
-    access: ({ address }) => (this.sides.get(address) === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL),
+    access: ({ address }) => (this.cohorts.get(address) === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL),
     idleMilliseconds,
   });
 
@@ -34,22 +34,22 @@ class Setting {
     return this.relay.relay.gate;
   }
 
-  sotw(address: string, side: Side = 'released'): SotwClient {
+  sotw(address: string, cohort: Cohort = 'released'): SotwClient {
     const client = this.relay.sotw();
     client.peer = { ...client.peer, address };
-    this.sides.set(address, side);
+    this.cohorts.set(address, cohort);
     return client;
   }
 
-  delta(address: string, side: Side = 'released') {
+  delta(address: string, cohort: Cohort = 'released') {
     const client = this.relay.delta();
     client.peer = { ...client.peer, address };
-    this.sides.set(address, side);
+    this.cohorts.set(address, cohort);
     return client;
   }
 
-  move(address: string, side: Side): void {
-    this.sides.set(address, side);
+  move(address: string, cohort: Cohort): void {
+    this.cohorts.set(address, cohort);
     this.relay.relay.server.reidentify();
     this.relay.settle();
   }
@@ -72,7 +72,7 @@ function asking(first: Parameters<Setting['delta']>, ...others: Parameters<Setti
   return { setting, client, clients, says };
 }
 
-describe('sides', () => {
+describe('cohorts', () => {
   it('canaries get a change, the others get it with the release, over SotW', () => {
     const setting = new Setting();
     const [canary, other] = [setting.sotw('canary', 'canary'), setting.sotw('other')];
@@ -107,7 +107,7 @@ describe('sides', () => {
     const released = other.one();
     expect([resources(released), released.removedResources]).to.deep.equal([{ a: '2' }, ['b']]);
   });
-  it('a new name comes to both sides at once', () => {
+  it('a new name comes to both cohorts at once', () => {
     const setting = new Setting();
     const [canary, other] = [setting.delta('canary', 'canary'), setting.delta('other')];
     for (const client of [canary, other]) client.send('cds');
@@ -142,10 +142,10 @@ describe('sides', () => {
     });
   }
   for (const protocol of ['sotw', 'delta'] as const) {
-    it(`why a resource was removed is told with its removal, to each side once, over ${protocol}`, () => {
+    it(`why a resource was removed is told with its removal, to each cohort once, over ${protocol}`, () => {
       const setting = new Setting();
-      const open = (side: Side) =>
-        protocol === 'sotw' ? setting.sotw(side, side) : setting.delta(side, side);
+      const open = (cohort: Cohort) =>
+        protocol === 'sotw' ? setting.sotw(cohort, cohort) : setting.delta(cohort, cohort);
       const canary = open('canary');
       const other = open('released');
       const said = (client: typeof canary): string[] =>
@@ -189,7 +189,7 @@ describe('sides', () => {
           resourceErrors.map(({ resourceName: of, errorDetail }) => `${of?.name} ${errorDetail?.code}`),
         );
     for (const protocol of ['sotw', 'delta'] as const) {
-      it(`§8.2 is not told again when it moves to the other side, over ${protocol}`, () => {
+      it(`§8.2 is not told again when it moves to the other cohort, over ${protocol}`, () => {
         const setting = new Setting();
         const client = protocol === 'sotw' ? setting.sotw('one') : setting.delta('one');
         const names = ['gone', 'refused'];
@@ -200,9 +200,9 @@ describe('sides', () => {
         const resourceErrors = [fault('gone', 5), fault('refused', 7)];
         setting.relay.says({ type: eds, holder: namedHolder, resourceErrors, resolved: [] });
         expect(told(client)).to.deep.equal(['gone 5', 'refused 7']);
-        for (const side of ['canary', 'released'] as const) {
-          setting.move('one', side);
-          expect(told(client), side).to.deep.equal([]);
+        for (const cohort of ['canary', 'released'] as const) {
+          setting.move('one', cohort);
+          expect(told(client), cohort).to.deep.equal([]);
         }
         setting.relay.says({ type: eds, holder: namedHolder, resourceErrors: [fault('refused', 8)] });
         expect(told(client)).to.deep.equal(['refused 8']);
@@ -245,7 +245,7 @@ describe('sides', () => {
       setting.relay.settle();
       expect(told(client)).to.deep.equal(['a 7']);
     });
-    it('§8.2 is told to each side once, though something else of its name is queued at the release', () => {
+    it('§8.2 is told to each cohort once, though something else of its name is queued at the release', () => {
       const { setting, clients, says } = asking(['canary', 'canary'], ['other']);
       says({ puts: [put(url('cds'), 'a', '2')] });
       says({ resourceErrors: [fault('a', 7)] });
@@ -273,7 +273,7 @@ describe('sides', () => {
       says({ puts: [put(url('cds'), 'b', '1')] });
       expect(clients.map(told)).to.deep.equal([[], []]);
     });
-    it('§8.2 is one of many: what only the other side has is told', () => {
+    it('§8.2 is one of many: what only the other cohort has is told', () => {
       const { setting, client, says } = asking(['one']);
       says({ puts: [put(url('cds'), 'a', '2')] });
       says({ resourceErrors: [fault('a', 7)] });
@@ -397,10 +397,10 @@ describe('sides', () => {
     relay.full('cds', { a: '2' }, '2');
     expect(second.received()).to.deep.equal([]);
   });
-  it('clients of one side and class share one view', () => {
+  it('clients of one cohort and class share one view', () => {
     const setting = new Setting();
-    for (const [index, side] of (['canary', 'canary', 'released', 'released'] as const).entries())
-      setting.sotw(`client ${index}`, side).send('cds', { node: { ...node(), id: `node ${index}` } });
+    for (const [index, cohort] of (['canary', 'canary', 'released', 'released'] as const).entries())
+      setting.sotw(`client ${index}`, cohort).send('cds', { node: { ...node(), id: `node ${index}` } });
     expect([...setting.relay.relay.views.all()].length).to.equal(2);
   });
   it('types come in the order of ADS with a release: clusters before listeners', () => {

@@ -6,7 +6,7 @@ import type { SelectionEntry } from '../../src/model/selection.ts';
 
 const selected = (name: string): SelectionEntry => ({
   selector: resourceName(name),
-  spelling: name,
+  requestedName: name,
   locator: false,
   parameters: NO_PARAMETERS,
   locatorParameters: undefined,
@@ -31,7 +31,9 @@ describe('the names of SotW requests', () => {
   for (const [names, expected] of selections) {
     it(`§3.6 [${names.join(' ')}] subscribes to [${expected.join(' ')}]`, () => {
       const selection = namedSelection(names.map(selected), everything);
-      expect([...selection.entries.values()].map(({ spelling }) => spelling)).to.deep.equal(expected);
+      expect([...selection.entries.values()].map(({ requestedName }) => requestedName)).to.deep.equal(
+        expected,
+      );
     });
   }
 

@@ -409,7 +409,7 @@ describe('xdstp names downstream (protocol §6, TP1)', () => {
       const access: Access = {
         key: 'env=test',
         unrestricted: false,
-        side: 'released',
+        cohort: 'released',
         allows: () => true,
         deniesEverything: () => false,
         admits: ({ constraints }) => constraints.matches(own),

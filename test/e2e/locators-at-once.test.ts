@@ -69,13 +69,13 @@ describe('many clients of globs and names at once, by TP2 and without', () => {
           using connections = new Connections(relay.xds, 4);
           const kinds = (['sotw', 'delta'] as const).flatMap((protocol) =>
             [false, true].flatMap((located) =>
-              spellings.map((spelling) => ({ protocol, located, spelling, place: random.next() })),
+              spellings.map((requestedName) => ({ protocol, located, requestedName, place: random.next() })),
             ),
           );
           const opened = [];
-          for (const { protocol, located, spelling } of kinds.toSorted((a, b) => a.place - b.place)) {
+          for (const { protocol, located, requestedName } of kinds.toSorted((a, b) => a.place - b.place)) {
             const client = connections.open({ protocol, content: (any) => contentOf(any?.value) });
-            const names = [`${collection}/*?${spelling}`, 'public'];
+            const names = [`${collection}/*?${requestedName}`, 'public'];
             const locators = Object.fromEntries(names.map((name) => [name, { env: 'prod' }]));
             client.want('cds', located ? { locators } : { names });
             opened.push({ client, located });

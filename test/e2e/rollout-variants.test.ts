@@ -111,7 +111,7 @@ for (const workers of cases(2, 0)) {
       expect(prod.map((client) => client.has('cds').length)).to.deep.equal([2, 2]);
     });
 
-    it('a TTL: heartbeats are for both sides while a change is held, and their end takes it from both', async () => {
+    it('a TTL: heartbeats are for both cohorts while a change is held, and their end takes it from both', async () => {
       await using stack = new AsyncDisposableStack();
       const name = `${prefix}x`;
       const { relay, says } = await start(stack, workers, [`${name}:1@a~3000`]);

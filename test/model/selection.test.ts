@@ -39,7 +39,7 @@ const select = (...names: readonly string[]): Selection =>
   Selection.of(
     names.map((name) => ({
       selector: resourceName(name),
-      spelling: name,
+      requestedName: name,
       locator: false,
       parameters: NO_PARAMETERS,
       locatorParameters: undefined,
@@ -59,7 +59,7 @@ describe("a selection's hash", () => {
       Selection.of(
         environments.map((env) => ({
           selector: resourceName('x'),
-          spelling: 'x',
+          requestedName: 'x',
           locator: true,
           parameters,
           locatorParameters: internParameters([['env', env]]),

@@ -36,7 +36,7 @@ workers: ${workers}
 function withEnvs(envs: readonly string[], name = 'a', short = 'eds') {
   const selected = envs.map((env, index) => ({
     selector: resourceName(name),
-    spelling: name,
+    requestedName: name,
     locator: true,
     parameters: internParameters([
       ['env', env],

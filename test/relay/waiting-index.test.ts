@@ -14,7 +14,7 @@ const select = (names: readonly string[], parameters: Parameters = NO_PARAMETERS
   Selection.of(
     names.map((name) => ({
       selector: resourceName(name),
-      spelling: name,
+      requestedName: name,
       locator: parameters !== NO_PARAMETERS,
       parameters,
       locatorParameters: parameters === NO_PARAMETERS ? undefined : parameters,
@@ -31,9 +31,9 @@ function waiting(names: readonly string[], before = nothing, after: Variants = (
   const lab = new InMemoryRelay();
   lab.full('cds', Object.fromEntries(names.map((name) => [name, '1'])));
   const relay: ConstructorParameters<typeof WaitingIndex>[0] = {
-    variantsOf: (of, name, side) => {
+    variantsOf: (of, name, cohort) => {
       const now = lab.relay.variantsOf(of, name, 'released');
-      return side === 'canary' ? after(now) : before(now);
+      return cohort === 'canary' ? after(now) : before(now);
     },
   };
   const index = new WaitingIndex(relay, type('cds'));

@@ -33,7 +33,7 @@ const member = (classKey: string, ...names: readonly string[]): Member => ({
   place: 0,
   classKey,
   mayBeCanary: true,
-  side: 'released',
+  cohort: 'released',
   subscribed: new Set(names.map(keys)),
 });
 

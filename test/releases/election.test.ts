@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -21,14 +21,14 @@ const onlyB = new Set(['cds b']);
 const member = (
   nodeKey: string,
   classKey: string,
-  side: Side,
+  cohort: Cohort,
   ...subscribed: readonly ReadonlySet<string>[]
 ): Member => ({
   nodeKey,
   place: placeOf(nodeKey),
   mayBeCanary: true,
   classKey,
-  side,
+  cohort,
   subscribed: new Set(subscribed),
 });
 
@@ -116,16 +116,16 @@ describe('canaries', () => {
     const canaries = new Canaries(waves, undefined, 0);
     const [n1] = ['n1', 'n2'].map((id) => member(id, 'prod', 'released', all));
     if (n1 === undefined) throw new Error('no member');
-    const sideOf = () => canaries.sideOf({ ...n1, parameters: internParameters([]) });
+    const cohortOf = () => canaries.cohortOf({ ...n1, parameters: internParameters([]) });
     expect([...canaries.elect([n1])]).to.deep.equal([]);
     expect(canaries.reach(new Map([['prod', 2]]))?.(n1)).to.equal(true);
     expect([...canaries.elect([n1])]).to.deep.equal(['n1']);
-    canaries.remember([{ ...n1, side: 'canary' }]);
-    expect(sideOf()).to.equal('canary');
+    canaries.remember([{ ...n1, cohort: 'canary' }]);
+    expect(cohortOf()).to.equal('canary');
     // Another change may still wait, and may be found bad.
     canaries.reach(new Map());
     canaries.open = new Set();
-    expect(sideOf()).to.equal('released');
+    expect(cohortOf()).to.equal('released');
     expect([...canaries.named]).to.deep.equal([]);
   });
 
@@ -198,11 +198,11 @@ describe('canaries', () => {
     const client = (env: string, place: number) => ({
       ...{ nodeKey: 'n', classKey: env, place, parameters: internParameters([['env', env]]) },
     });
-    const at = (reached: number, side: Side, env: string, place: number, named = false): number =>
+    const at = (reached: number, cohort: Cohort, env: string, place: number, named = false): number =>
       waveOf(
         { waves, reached: new Map([[env, reached]]), named: new Set(named ? ['n'] : []) },
         client(env, place),
-        side,
+        cohort,
       );
     expect(at(1, 'canary', 'canary', 0.9)).to.equal(1);
     expect(at(1, 'released', 'prod', 0.05)).to.equal(2);

@@ -2,7 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { type ResourceName, resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { endpointsIn } from '../../src/model/cluster.ts';
 import { type Constraints, UNCONSTRAINED } from '../../src/model/constraints.ts';
@@ -103,11 +103,11 @@ class World {
     this.look();
   }
 
-  /** Names of eds that a side has without an endpoint. */
-  empty(side: Side, names: readonly string[] = letters): string {
+  /** Names of eds that a cohort has without an endpoint. */
+  empty(cohort: Cohort, names: readonly string[] = letters): string {
     const isEmpty = (name: ResourceName): boolean =>
       this.store.held
-        .contentOf(eds, name, side)
+        .contentOf(eds, name, cohort)
         .some(({ variant }) => endpointsIn(variant.payload?.bytes ?? new Uint8Array(), 1) === 0);
     return names.filter((name) => isEmpty(resourceName(name))).join('');
   }

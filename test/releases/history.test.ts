@@ -80,8 +80,11 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
   const seen = new Map<ResourceName, Snapshot>();
   const look = (name: ResourceName, saidFirst: ReadonlySet<ConstraintsKey>): ContentChange => {
     const before = seen.get(name) ?? { said: NO_CONTENT, released: NO_CONTENT, canary: NO_CONTENT };
-    const side = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
-    const after = { ...side, canary: judged.get(name) ?? (discarded.has(name) ? side.released : side.said) };
+    const cohort = { said: said.get(name) ?? NO_CONTENT, released: released.get(name) ?? NO_CONTENT };
+    const after = {
+      ...cohort,
+      canary: judged.get(name) ?? (discarded.has(name) ? cohort.released : cohort.said),
+    };
     seen.set(name, after);
     return { before, after, saidFirst };
   };
@@ -102,10 +105,10 @@ function world(limits?: { maxBytes: number; maxAgeMs: number }) {
       operation,
     });
   };
-  const put = (name: ResourceName, text: string, sides: 'both' | 'said' = 'both'): void => {
+  const put = (name: ResourceName, text: string, cohorts: 'both' | 'said' = 'both'): void => {
     const now = text === '' ? NO_CONTENT : content(text);
     said.set(name, now);
-    if (sides === 'both') released.set(name, now);
+    if (cohorts === 'both') released.set(name, now);
   };
   return { released, said, discarded, judged, clock, history, recorder, commit, put };
 }

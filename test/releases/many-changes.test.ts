@@ -59,7 +59,7 @@ class World {
             place: placeOf(name),
             classKey: name,
             mayBeCanary: true,
-            side: 'canary',
+            cohort: 'canary',
             subscribed: new Set([new Set([nameKey(cds, name)])]),
           })),
           canaries: names.map((name) => ({

@@ -1,6 +1,6 @@
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { UNCONSTRAINED } from '../../src/model/constraints.ts';
 import { internParameters, NO_PARAMETERS } from '../../src/model/parameters.ts';
@@ -91,10 +91,10 @@ class World {
     return this.#has('canary');
   }
 
-  #has(side: Side): string {
+  #has(cohort: Cohort): string {
     const names = ([cds, eds] as const).flatMap((url) =>
       ['old', 'new', 'other', 'a'].filter(
-        (name) => this.store.held.contentOf(url, resourceName(name), side).length > 0,
+        (name) => this.store.held.contentOf(url, resourceName(name), cohort).length > 0,
       ),
     );
     return names.join(' ');

@@ -2,7 +2,7 @@ import { create, toBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import { expect } from 'chai';
 import { Store } from '../../src/cache/store.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl } from '../../src/model/brand.ts';
 import { endpointsIn } from '../../src/model/cluster.ts';
 import { nameKey } from '../../src/model/holds.ts';
@@ -46,7 +46,7 @@ class World {
   readonly clock = new VirtualClock();
   readonly store = new Store({ clock: this.clock, ambiguous: () => {}, expiring: () => {} });
   readonly rollout: Rollout;
-  /** Clients have yet to go back to their side. */
+  /** Clients have yet to go back to their cohort. */
   isMoving = false;
   saved: SavedRollout = nothingSaved;
 
@@ -68,7 +68,7 @@ class World {
               place: placeOf(nodeKey),
               classKey: 'one',
               mayBeCanary: true,
-              side: 'canary',
+              cohort: 'canary',
               subscribed: new Set([subscribed]),
             })),
             canaries: nodes.map((node) => ({
@@ -144,10 +144,10 @@ class World {
     this.clock.advance(100);
   }
 
-  /** The endpoints of each assignment that a side has. */
-  has(side: Side): string {
+  /** The endpoints of each assignment that a cohort has. */
+  has(cohort: Cohort): string {
     return names
-      .map((name) => this.store.held.contentOf(eds, resourceName(name), side))
+      .map((name) => this.store.held.contentOf(eds, resourceName(name), cohort))
       .map(([one]) => (one?.variant.payload === undefined ? '-' : endpointsIn(one.variant.payload.bytes)))
       .join(' ');
   }

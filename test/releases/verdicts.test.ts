@@ -57,7 +57,7 @@ class Setting {
           place: placeOf(nodeKey),
           classKey: this.classOf(nodeKey),
           mayBeCanary: true,
-          side: this.elected.includes(nodeKey) ? 'canary' : 'released',
+          cohort: this.elected.includes(nodeKey) ? 'canary' : 'released',
           subscribed: new Set([new Set(this.#subscribed(nodeKey, waiting))]),
         })),
         canaries: this.canaries,
@@ -490,9 +490,9 @@ describe('canaries in a freeze', () => {
       setting.rollout.reload({ ...withoutCanaries([cds]), waves, mode: 'MANUAL' });
       setting.says({ puts: released });
       setting.says({ puts: bad });
-      expect(setting.rollout.canaries.sideOf(client)).to.equal('released');
+      expect(setting.rollout.canaries.cohortOf(client)).to.equal('released');
       expect(setting.rollout.promote({}, 'a test').ok).to.equal(true);
-      expect(setting.rollout.canaries.sideOf(client)).to.equal('canary');
+      expect(setting.rollout.canaries.cohortOf(client)).to.equal('canary');
       return setting;
     }
 
@@ -500,11 +500,11 @@ describe('canaries in a freeze', () => {
       const setting = inSecondWave();
       inFreeze(setting, () => {
         setting.clock.advance(2 * minute);
-        expect(setting.rollout.canaries.sideOf(client), 'frozen').to.equal('canary');
+        expect(setting.rollout.canaries.cohortOf(client), 'frozen').to.equal('canary');
         setting.says({ puts: [one('a', '3'), one('b', '3')] });
-        expect(setting.rollout.canaries.sideOf(client), 'upstream says something else').to.equal('canary');
+        expect(setting.rollout.canaries.cohortOf(client), 'upstream says something else').to.equal('canary');
       });
-      expect(setting.rollout.canaries.sideOf(client), 'unfrozen').to.equal('canary');
+      expect(setting.rollout.canaries.cohortOf(client), 'unfrozen').to.equal('canary');
       expect(setting.rollout.report().wave).to.equal(2);
     });
 
@@ -588,7 +588,7 @@ describe('canaries in a freeze', () => {
       inFreeze(setting, () => {
         expect(setting.rollout.discard({}, 'a test').ok).to.equal(true);
         setting.clock.advance(minute);
-        expect(setting.rollout.canaries.sideOf(client)).to.equal('released');
+        expect(setting.rollout.canaries.cohortOf(client)).to.equal('released');
       });
     });
   });
@@ -603,10 +603,10 @@ describe('canaries in a freeze', () => {
     const newcomer = { nodeKey: 'n3', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
     inFreeze(setting, () => {
       setting.says({ puts: [one('a', '3'), one('b', '3')] });
-      expect(setting.rollout.canaries.sideOf(newcomer)).to.equal('released');
+      expect(setting.rollout.canaries.cohortOf(newcomer)).to.equal('released');
       setting.canaries = [];
     });
-    expect(setting.rollout.canaries.sideOf(newcomer), 'the new content').to.equal('canary');
+    expect(setting.rollout.canaries.cohortOf(newcomer), 'the new content').to.equal('canary');
   });
 });
 
@@ -1072,7 +1072,7 @@ describe('what was discarded, after a restart', () => {
     );
     expect(setting.elected).to.deep.equal([]);
     const back = { nodeKey: 'n9', classKey: 'one', place: 0.5, parameters: NO_PARAMETERS, address: '' };
-    expect(setting.rollout.canaries.sideOf(back)).to.equal('canary');
+    expect(setting.rollout.canaries.cohortOf(back)).to.equal('canary');
     expect([...setting.saved.canaries.keys()]).to.deep.equal(['n9']);
   });
 });

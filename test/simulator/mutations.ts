@@ -177,8 +177,9 @@ export const mutations: readonly Wrong[] = [
     name: 'a release is not told to the others',
     rule: 4,
     file: 'src/cache/held-names.ts',
-    right: 'const of = (side: Side): Commit => (sides.includes(side) ? commit : empty);',
-    wrong: "const of = (side: Side): Commit => (sides.includes(side) && side === 'canary' ? commit : empty);",
+    right: 'const of = (cohort: Cohort): Commit => (cohorts.includes(cohort) ? commit : empty);',
+    wrong:
+      "const of = (cohort: Cohort): Commit => (cohorts.includes(cohort) && cohort === 'canary' ? commit : empty);",
   },
   {
     name: 'a discard gives everybody what canaries rejected',

@@ -8,7 +8,7 @@ import type { Clock } from '../../src/model/clock.ts';
 import { LOAD_PATH } from '../../src/model/load.ts';
 import { NO_PARAMETERS } from '../../src/model/parameters.ts';
 import { ok, type Result } from '../../src/model/result.ts';
-import type { SidedClient } from '../../src/model/rollout.ts';
+import type { CohortClient } from '../../src/model/rollout.ts';
 import { typeInfo } from '../../src/model/types.ts';
 import type { Log } from '../../src/observe/log.ts';
 import { Relay } from '../../src/relay.ts';
@@ -555,9 +555,9 @@ class Running {
     isCanary: (nodeId: string) => boolean,
     connecting: (connection: Connection) => void,
   ) {
-    const accessOf = (client: SidedClient): Access => {
-      const side = this.rollout?.sideOf(client) ?? (isCanary(client.nodeKey) ? 'canary' : 'released');
-      return side === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL;
+    const accessOf = (client: CohortClient): Access => {
+      const cohort = this.rollout?.cohortOf(client) ?? (isCanary(client.nodeKey) ? 'canary' : 'released');
+      return cohort === 'canary' ? ALLOW_ALL.ofCanaries : ALLOW_ALL;
     };
     const contextOf = (bytes: Buffer, from: Peer): Result<ClientContext, GrpcStatus> => {
       const node = readClientNode(bytes);

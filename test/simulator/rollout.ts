@@ -1,14 +1,14 @@
 import { fromBinary } from '@bufbuild/protobuf';
 import { AnySchema } from '@bufbuild/protobuf/wkt';
 import type { XdsStream } from '../../src/downstream/xds-server.ts';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName, type TypeUrl, typeUrl } from '../../src/model/brand.ts';
 import type { Commit } from '../../src/model/catalog.ts';
 import type { Clock } from '../../src/model/clock.ts';
 import type { TypedName } from '../../src/model/holds.ts';
 import { placeOf } from '../../src/model/node-path.ts';
 import type { Variant } from '../../src/model/resource.ts';
-import type { checkStates, SidedClient } from '../../src/model/rollout.ts';
+import type { CohortClient, checkStates } from '../../src/model/rollout.ts';
 import type { Relay } from '../../src/relay.ts';
 import { Checks } from '../../src/releases/checks.ts';
 import type { RolloutSettings } from '../../src/releases/judge.ts';
@@ -258,13 +258,13 @@ export class SimulatedRollout {
     });
   }
 
-  sideOf(client: SidedClient): Side {
+  cohortOf(client: CohortClient): Cohort {
     const { nodeKey, classKey } = client;
     this.#classes.set(nodeKey, classKey);
-    const side = this.rollout.canaries.sideOf(client);
-    if (side === 'released') this.#canarySince.delete(nodeKey);
+    const cohort = this.rollout.canaries.cohortOf(client);
+    if (cohort === 'released') this.#canarySince.delete(nodeKey);
     else if (!this.#canarySince.has(nodeKey)) this.#canarySince.set(nodeKey, this.#options.clock.now());
-    return side;
+    return cohort;
   }
 
   touched(stream: string, isOfCanary: boolean): void {
@@ -277,7 +277,7 @@ export class SimulatedRollout {
   }
 
   closed(stream: XdsStream): void {
-    if (stream.client?.access.side === 'canary') {
+    if (stream.client?.access.cohort === 'canary') {
       const waiting = this.rollout.waiting();
       const canary = waiting.size === 0 ? undefined : this.#fleet.canary(stream, waiting);
       if (canary !== undefined) this.rollout.canaryEnded(canary);
@@ -297,7 +297,7 @@ export class SimulatedRollout {
     const kind = kindOf(commit.type);
     if (!gated.includes(kind)) return;
     const { history, tally } = this.#options;
-    const { released: all = commit, canary: some = commit } = commit.sides ?? {};
+    const { released: all = commit, canary: some = commit } = commit.cohorts ?? {};
     // Who has just come may be let into what waits, though upstream says nothing new.
     const names = new Set([commit, all, some].flatMap(({ changed }) => [...changed.keys()]));
     for (const name of names) {
@@ -324,9 +324,9 @@ export class SimulatedRollout {
   /** Behind constraints that are new it may be for clients with parameters that nobody had: these have nothing of it. */
   #mustWait(type: TypeUrl, name: string, content: string): boolean {
     const { gate } = this.#options.relay;
-    const keysOf = (side: Side, wanted?: string): readonly string[] =>
+    const keysOf = (cohort: Cohort, wanted?: string): readonly string[] =>
       gate
-        .contentOf(type, resourceName(name), side)
+        .contentOf(type, resourceName(name), cohort)
         .filter(({ variant }) => wanted === undefined || contentIn(variant.payload) === wanted)
         .map(({ variant }) => variant.constraints.key);
     const known = keysOf('released');
@@ -543,9 +543,9 @@ export class SimulatedRollout {
     this.#options.history.turn++;
   }
 
-  #sideNow(node: string): Side | undefined {
+  #cohortNow(node: string): Cohort | undefined {
     const streams = Iterator.from(this.#options.relay.server.values());
-    return streams.find(({ client }) => client?.nodeId === node)?.client?.access.side;
+    return streams.find(({ client }) => client?.nodeId === node)?.client?.access.cohort;
   }
 
   #changeOf(kind: Kind, name: string) {
@@ -566,14 +566,14 @@ export class SimulatedRollout {
       );
   }
 
-  #contents(type: TypeUrl, name: string, side: Side): Set<string> {
+  #contents(type: TypeUrl, name: string, cohort: Cohort): Set<string> {
     const { relay } = this.#options;
-    const names = relay.gate.contentOf(type, resourceName(name), side);
+    const names = relay.gate.contentOf(type, resourceName(name), cohort);
     return new Set(names.flatMap(({ variant: { payload } }) => contentIn(payload) ?? []));
   }
 
   /** With their constraints. */
-  #variants(type: TypeUrl, name: string, column: Side | 'said'): string {
+  #variants(type: TypeUrl, name: string, column: Cohort | 'said'): string {
     const all = this.#options.relay.gate.contentOf(type, resourceName(name), column);
     const lines = all.map(({ variant }) => `${variant.constraints.key} ${contentIn(variant.payload)}`);
     return lines.toSorted().join('\n');
@@ -657,7 +657,7 @@ export class SimulatedRollout {
   #hasHeld(node: string): boolean {
     const { history, relay, clock } = this.#options;
     // Of what has just come the rollout has not heard yet.
-    if (this.#sideNow(node) !== 'canary' || clock.now() < history.joinedAt + heardMs) return false;
+    if (this.#cohortNow(node) !== 'canary' || clock.now() < history.joinedAt + heardMs) return false;
     return relay.gate.pending.some(
       ({ type, name, seen }) => seen && history.told.get(idOf(kindOf(type), name))?.has(node) === true,
     );
@@ -683,7 +683,7 @@ export class SimulatedRollout {
       return new Set(always.flatMap(([first]) => (first === undefined ? [] : [first.node])));
     };
     const failing = [...saying(true)].filter((node) => harmed.get(node)?.classKey === this.#classOf(node));
-    const isInWaves = (node: string): boolean => this.#sideNow(node) === 'canary';
+    const isInWaves = (node: string): boolean => this.#cohortNow(node) === 'canary';
     const well = saying(false);
     const nodes = new Set(history.reports.map(({ node }) => node));
     // What is usual for a client is forgotten with its class, also if it has come back to that.

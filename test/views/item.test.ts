@@ -9,7 +9,7 @@ function itemAt(revisions: readonly number[]): Item {
   const item: Item = {
     id: ' a',
     name: resourceName('a'),
-    spelling: 'a',
+    requestedName: 'a',
     locator: false,
     parameters: NO_PARAMETERS,
     named: true,

@@ -27,7 +27,7 @@ const selecting = (names: readonly string[]): Selection =>
   Selection.of(
     names.map((name) => ({
       selector: resourceName(name),
-      spelling: name,
+      requestedName: name,
       locator: false,
       parameters: NO_PARAMETERS,
       locatorParameters: undefined,
@@ -41,7 +41,7 @@ class Bench {
   readonly interests: Interest[] = [];
   readonly store = new Store({ clock: this.clock, ambiguous: () => undefined, expiring: () => undefined });
   readonly views = new Views({
-    catalogs: this.store.sides,
+    catalogs: this.store.cohorts,
     interests: {
       subscribe: (interest) => {
         this.store.addInterest(interest);

@@ -97,7 +97,7 @@ const variant = (name: string, content: string): Variant => ({
 const itemOf = (name: string): RetainedResource['item'] => ({
   id: name,
   name: resourceName(name),
-  spelling: name,
+  requestedName: name,
   locator: false,
   parameters: NO_PARAMETERS,
   named: true,

@@ -28,7 +28,7 @@ function start() {
   const clock = new VirtualClock();
   const store = new Store({ clock, ambiguous: () => undefined, expiring: () => undefined });
   const views = new Views({
-    catalogs: store.sides,
+    catalogs: store.cohorts,
     interests: {
       subscribe: (one) => store.addInterest(one),
       resubscribe: () => undefined,
@@ -56,7 +56,7 @@ function start() {
   });
   const locatorParameters = parameters;
   const selection = Selection.of([
-    { selector: name, spelling: 'shop', locator: true, parameters, locatorParameters },
+    { selector: name, requestedName: 'shop', locator: true, parameters, locatorParameters },
   ]);
   const opens = () =>
     views.open(cds, asDelta, selection, ALLOW_ALL, { wake: () => undefined, payer: undefined });

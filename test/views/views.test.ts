@@ -34,7 +34,7 @@ const named = (...names: string[]): Selection =>
   Selection.of(
     names.map((name) => ({
       selector: resourceName(name),
-      spelling: name,
+      requestedName: name,
       locator: false,
       parameters: NO_PARAMETERS,
       locatorParameters: undefined,
@@ -45,7 +45,7 @@ const named = (...names: string[]): Selection =>
 const otherTenant: Access = {
   key: 'other',
   unrestricted: true,
-  side: 'released',
+  cohort: 'released',
   allows: () => true,
   admits: () => true,
   deniesEverything: () => false,
@@ -68,7 +68,7 @@ class Bench {
   );
   readonly store = new Store({ clock: this.clock, ambiguous: () => undefined, expiring: () => undefined });
   readonly views = new Views({
-    catalogs: this.store.sides,
+    catalogs: this.store.cohorts,
     interests: {
       subscribe: (interest) => {
         this.store.addInterest(interest);
@@ -135,7 +135,7 @@ describe('views', () => {
       const selection = Selection.of(
         ['a', 'b', 'c'].map((name) => ({
           selector: resourceName(name),
-          spelling: name,
+          requestedName: name,
           locator: false,
           parameters: internParameters([['of', name === 'a' ? '1' : '2']]),
           locatorParameters: undefined,
@@ -465,7 +465,7 @@ describe('views', () => {
         const at = (name: string, env: string) => {
           const parameters = internParameters([['env', env]]);
           const selector = resourceName(name);
-          return { selector, spelling: name, locator: true, parameters, locatorParameters: parameters };
+          return { selector, requestedName: name, locator: true, parameters, locatorParameters: parameters };
         };
         const selection = Selection.of([at('x', 'dev'), at('x', 'prod'), at('y', 'dev')]);
         const subscriber = { wake: () => undefined, payer: undefined };
@@ -806,7 +806,7 @@ describe('views', () => {
       const client = bench.views.open(cds, delta, named('*'), ALLOW_ALL, subscriber);
       bench.full(state(100));
       client.take(defersNothing);
-      const reader = bench.store.sides.released;
+      const reader = bench.store.cohorts.released;
       const look = reader.resourceErrors.bind(reader);
       let lookups = 0;
       reader.resourceErrors = (...all) => {
@@ -832,7 +832,7 @@ describe('views', () => {
         const parameters = ['full', 'empty', 'unanswered'].map((env) => internParameters([['env', env]]));
         const selection = Selection.of(
           parameters.map((one) => ({
-            ...{ selector: WILDCARD, spelling: '*', locator: true },
+            ...{ selector: WILDCARD, requestedName: '*', locator: true },
             ...{ parameters: one, locatorParameters: one },
           })),
         );

@@ -28,7 +28,7 @@ const catalog = new Store({
 
 const selected = (selector: string, parameters: Parameters, locator = false): SelectionEntry => ({
   selector: resourceName(selector),
-  spelling: selector,
+  requestedName: selector,
   locator,
   parameters,
   locatorParameters: undefined,

@@ -22,7 +22,7 @@ describe('the report of a worker', () => {
             mayBeCanary: true,
             place: placeOf(`n${worker}-${index}`),
             classKey: random.next() < 0.5 ? 'prod' : 'test',
-            side: random.next() < 0.03 ? 'canary' : 'released',
+            cohort: random.next() < 0.03 ? 'canary' : 'released',
             subscribed: subscribed.size === 0 ? new Set(sets.slice(0, 1)) : subscribed,
           };
         }),

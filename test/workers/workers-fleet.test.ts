@@ -1,5 +1,5 @@
 import { expect } from 'chai';
-import type { Side } from '../../src/model/access.ts';
+import type { Cohort } from '../../src/model/access.ts';
 import { resourceName } from '../../src/model/brand.ts';
 import type { CanaryStream, Standing, Waiting } from '../../src/releases/waiting.ts';
 import type { Message, ToWorker } from '../../src/workers/ipc-messages.ts';
@@ -37,7 +37,7 @@ class Setting {
   readonly fleet = new WorkersFleet(this.clock);
   readonly told: ToWorker[] = [];
   readonly ended: Standing[] = [];
-  readonly undelivered = new Set<Side>();
+  readonly undelivered = new Set<Cohort>();
   readonly reports: (CanaryReport | undefined)[] = [undefined, undefined];
   elected: readonly string[] = [];
   reached: ReadonlyMap<string, number> = new Map();
@@ -67,7 +67,7 @@ class Setting {
         canaryEnded: ({ standing }) => this.ended.push(standing),
         waiting: () => this.waiting,
       },
-      hasDelivered: (side) => !this.undelivered.has(side),
+      hasDelivered: (cohort) => !this.undelivered.has(cohort),
     });
     this.waiting = new Map();
     this.fleet.workersStarted({
@@ -167,7 +167,7 @@ describe('the clients of workers', () => {
     expect(nodes()).to.deep.equal([['n1'], []]);
   });
 
-  it('a worker that does not take what was released keeps nobody on the side of canaries', () => {
+  it('a worker that does not take what was released keeps nobody on the cohort of canaries', () => {
     const setting = new Setting();
     setting.goesBack();
     setting.clock.advance(10_000);
@@ -262,7 +262,7 @@ describe('the clients of workers', () => {
     expect(told).to.deep.include({ kind: 'waiting', round: 1, waiting });
   });
 
-  it('nobody knows what canaries say while some are on the way to their side, and then it is looked at', () => {
+  it('nobody knows what canaries say while some are on the way to their cohort, and then it is looked at', () => {
     const setting = new Setting();
     setting.undelivered.add('released');
     setting.reached = new Map([['one', 3]]);

@@ -222,7 +222,7 @@ export class PolledNames implements OrderedType {
     this.#follow(poll, new Set(poll.selection.entries.keys()));
   }
 
-  /** On another side, or by other rules that leave its parameters: what it has stays known. `again`: what it may not have. */
+  /** On another cohort, or by other rules that leave its parameters: what it has stays known. `again`: what it may not have. */
   #follow({ encoding, selection, client: { access } }: Poll, again: ReadonlySet<string>): void {
     if (this.subscription === undefined) return;
     this.subscription.encoding = encoding;

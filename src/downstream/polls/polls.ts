@@ -198,10 +198,10 @@ export class Polls {
     return giveUp;
   }
 
-  /** While it waited, its client has come to the other side. */
+  /** While it waited, its client has come to the other cohort. */
   #hasMoved({ generation, client }: ReadPoll, peer: Peer): boolean {
     if (generation === this.#generation) return false;
-    return this.#services.reapplyRules(client, peer)?.access.side !== client.access.side;
+    return this.#services.reapplyRules(client, peer)?.access.cohort !== client.access.cohort;
   }
 
   /** It was handed to the client. */
@@ -226,7 +226,7 @@ export class Polls {
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
 
-  /** Some clients are on another side now: what was read of requests does not hold for them. */
+  /** Some clients are on another cohort now: what was read of requests does not hold for them. */
   rereadRequests(): void {
     this.#generation++;
   }

@@ -17,8 +17,8 @@ import {
   type Transport,
 } from './grpc-channel.ts';
 import { nodesText, type RelayNode, type SessionRule } from './node.ts';
+import type { Services } from './quarantine.ts';
 import { type Awaited, mostAwaited } from './stream-effects.ts';
-import type { Services } from './suspicion.ts';
 
 /** Times are milliseconds. */
 export interface AdsUpstreamOptions extends GrpcChannelOptions {

@@ -10,11 +10,11 @@ import { encodeRequest } from '../../wire/request-writer.ts';
 import { announcesMore } from '../../wire/via.ts';
 import type { AdsConnection } from './connection.ts';
 import type { ChannelStream } from './grpc-channel.ts';
+import { isIsolated, methodPath, Quarantine, type Relocation, type StreamId } from './quarantine.ts';
 import type { Stamp } from './stamp.ts';
 import { type Awaited, type Holders, mostAwaited, type ProtocolEffect } from './stream-effects.ts';
 import { StreamMachine } from './stream-machine.ts';
 import type { SubscribedType } from './subscribed-type.ts';
-import { isIsolated, methodPath, type Relocation, type StreamId, Suspicion } from './suspicion.ts';
 
 /** Entries of a response that are read in one turn: a few milliseconds. */
 const defaultEntriesPerTurn = 1000;
@@ -32,7 +32,7 @@ const isolatedMaxBackoffMs = 30_000;
 export class Session {
   readonly connection: AdsConnection;
   readonly parameters: Parameters;
-  readonly suspicion: Suspicion;
+  readonly quarantine: Quarantine;
   readonly holders: Holders;
   /** The suspects have changed. */
   readonly changed: () => void;
@@ -60,7 +60,7 @@ export class Session {
     this.changed = changed;
     this.node = node;
     this.#stamp = stamp;
-    this.suspicion = new Suspicion(backoff.maxMs, services);
+    this.quarantine = new Quarantine(backoff.maxMs, services);
   }
 
   /** Nothing is subscribed. */
@@ -94,7 +94,7 @@ export class Session {
 
   /** The types on isolated streams. */
   *suspects(): Generator<Suspect, undefined> {
-    for (const { streamId, ...suspect } of this.suspicion.suspects()) {
+    for (const { streamId, ...suspect } of this.quarantine.suspects()) {
       if (this.#streams.get(streamId)?.machine.isUnused === false) yield suspect;
     }
   }
@@ -102,7 +102,7 @@ export class Session {
   subscribe(interest: Interest): void {
     this.#interests++;
     const now = this.connection.options.clock.monotonic();
-    const id = this.suspicion.addInterest(interest.type, roleOf(interest), now);
+    const id = this.quarantine.addInterest(interest.type, roleOf(interest), now);
     this.#stream(id).change('subscribe', interest);
     this.#dropUnused();
   }
@@ -116,7 +116,7 @@ export class Session {
     this.#interests--;
     this.#idle.delete(interest);
     this.#streamOf(interest)?.change('unsubscribe', interest);
-    this.suspicion.removeInterest(interest.type, roleOf(interest));
+    this.quarantine.removeInterest(interest.type, roleOf(interest));
   }
 
   /** Nobody subscribes to it any more. */
@@ -185,7 +185,7 @@ export class Session {
   }
 
   #streamOf(interest: Interest): AdsStream | undefined {
-    const streamId = this.suspicion.streamOf(interest.type, roleOf(interest));
+    const streamId = this.quarantine.streamOf(interest.type, roleOf(interest));
     return streamId === undefined ? undefined : this.#streams.get(streamId);
   }
 
@@ -195,7 +195,7 @@ export class Session {
 
   #dropUnused(): void {
     for (const [id, stream] of this.#streams) {
-      if (this.suspicion.has(id)) continue;
+      if (this.quarantine.has(id)) continue;
       this.#streams.delete(id);
       stream.stop();
     }
@@ -296,7 +296,7 @@ class AdsStream {
     this.#endStream();
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(Code.UNAVAILABLE);
-    this.#session.relocate(this.#session.suspicion.ended(this.#id, 'lost', lost, clock.monotonic()));
+    this.#session.relocate(this.#session.quarantine.ended(this.#id, 'lost', lost, clock.monotonic()));
   }
 
   stop(): void {
@@ -390,7 +390,7 @@ class AdsStream {
       timers: new Map(),
     };
     this.#open = open;
-    this.#session.suspicion.opened(this.#id, options.clock.monotonic());
+    this.#session.quarantine.opened(this.#id, options.clock.monotonic());
     this.#beginProbation(open);
     const resumed = this.#lastEndpoint === endpoint;
     this.#lastEndpoint = endpoint;
@@ -401,14 +401,14 @@ class AdsStream {
 
   /** The types of an isolated stream return to the usual ones if it lasts so long. */
   #beginProbation({ timers }: OpenStream): void {
-    const { suspicion } = this.#session;
+    const { quarantine } = this.#session;
     const { clock } = this.#connection.options;
-    const probation = suspicion.probation(this.#id);
+    const probation = quarantine.probation(this.#id);
     if (probation === undefined) return;
     const survived = (): void => {
       // It is closed first: a response on its way cannot be taken for an answer on another stream.
       this.down();
-      this.#session.relocate(suspicion.survived(this.#id, clock.monotonic()));
+      this.#session.relocate(quarantine.survived(this.#id, clock.monotonic()));
     };
     timers.set('probation', clock.after(probation, survived));
   }
@@ -428,7 +428,7 @@ class AdsStream {
   /** The relay itself ends it, so its requests are not suspected. */
   #endOwn(): void {
     this.#endStream();
-    this.#session.suspicion.closed(this.#id, this.#connection.options.clock.monotonic());
+    this.#session.quarantine.closed(this.#id, this.#connection.options.clock.monotonic());
   }
 
   #endStream(): void {
@@ -478,7 +478,7 @@ class AdsStream {
     this.#endStream();
     const { clock, metrics } = this.#connection.options;
     metrics.streamEnd?.(code);
-    const moves = this.#session.suspicion.ended(this.#id, 'ended', reason, clock.monotonic());
+    const moves = this.#session.quarantine.ended(this.#id, 'ended', reason, clock.monotonic());
     this.#session.relocate(moves);
     if (this.#isGivenUp(open, reason, this.#isItsOwn(code))) return;
     const { isUnused } = this.machine;
@@ -534,7 +534,7 @@ class AdsStream {
         this.#setTimer(effect.timer, effect.milliseconds);
         break;
       case 'asked':
-        this.#session.suspicion.firstRequested(this.#id, effect.type, options.clock.monotonic());
+        this.#session.quarantine.firstRequested(this.#id, effect.type, options.clock.monotonic());
         break;
       case 'answered':
         this.#answered(effect.type, effect.refused);
@@ -557,7 +557,7 @@ class AdsStream {
   }
 
   #answered(type: TypeUrl, refused: string | undefined): void {
-    this.#session.suspicion.answered(this.#id, type);
+    this.#session.quarantine.answered(this.#id, type);
     const { metrics } = this.#connection.options;
     if (refused === undefined) metrics.accepted?.(type);
     else metrics.rejected?.(type, refused, this.#open?.arrivedAt);

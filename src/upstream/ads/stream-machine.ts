@@ -134,7 +134,7 @@ export class StreamMachine extends StreamEffects {
       known.subscribe(interest);
       return;
     }
-    // Among many invented types, Suspicion has forgotten that this stream had the type's names, or its wildcard.
+    // Among many invented types, Quarantine has forgotten that this stream had the type's names, or its wildcard.
     if (known !== undefined) {
       if (this.#connected) known.flush();
       this.hasForgotten = true;

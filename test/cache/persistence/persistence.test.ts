@@ -153,8 +153,8 @@ describe('persistence', () => {
     await before.close();
     const after = await open();
     gate(after);
-    const seen = (side: 'released' | 'canary', name: string) => {
-      const value = after.store.sides[side].peek(type('cds'), resourceName(name), NO_PARAMETERS);
+    const seen = (cohort: 'released' | 'canary', name: string) => {
+      const value = after.store.cohorts[cohort].peek(type('cds'), resourceName(name), NO_PARAMETERS);
       return isVariant(value) ? value.version : value;
     };
     expect(['a', 'b', 'c'].map((name) => seen('released', name))).to.deep.equal(['v-one', 'v-one', 'v-new']);
@@ -181,7 +181,7 @@ describe('persistence', () => {
     };
     const seen = (cache: Cache): readonly string[] =>
       ['a', 'b'].map((one) => {
-        const value = cache.store.sides.released.peek(type('cds'), resourceName(one), NO_PARAMETERS);
+        const value = cache.store.cohorts.released.peek(type('cds'), resourceName(one), NO_PARAMETERS);
         return isVariant(value) ? value.version : value;
       });
     const before = await frozen();
@@ -227,7 +227,7 @@ describe('persistence', () => {
     await before.close();
     const after = await open();
     const seen = () => {
-      const value = after.store.sides.released.peek(type('cds'), byName.selector, byName.parameters);
+      const value = after.store.cohorts.released.peek(type('cds'), byName.selector, byName.parameters);
       return isVariant(value) ? value.version : value;
     };
     after.store.removeInterest(all);

@@ -285,7 +285,7 @@ describe('a client that polls while types change apart (§8.6, §8.7)', () => {
     expect(client.poll('cds')).to.equal('304');
   });
 
-  describe('that moves to the side of canaries, and back', () => {
+  describe('that moves to the cohort of canaries, and back', () => {
     const move = (to: Access): void => {
       access = to;
       lab.relay.polls.rereadRequests();

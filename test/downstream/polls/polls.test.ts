@@ -422,17 +422,17 @@ describe('polls', () => {
     expect(before && lab.relay.polls.isCurrent(before)).to.equal(false);
   });
 
-  for (const side of ['canary', 'released'] as const) {
-    it(`some clients move, and a poll that waits is of side ${side} now: it is ${side === 'canary' ? 'answered' : 'to ask again'}`, () => {
+  for (const cohort of ['canary', 'released'] as const) {
+    it(`some clients move, and a poll that waits is of cohort ${cohort} now: it is ${cohort === 'canary' ? 'answered' : 'to ask again'}`, () => {
       let access = ALLOW_ALL.ofCanaries;
       lab = new InMemoryRelay({ access: () => access });
       poller = new Poller(lab);
       const asked = poller.ask('cds', {});
-      access = side === 'canary' ? access : ALLOW_ALL;
+      access = cohort === 'canary' ? access : ALLOW_ALL;
       lab.relay.polls.rereadRequests();
       expect(shown(asked)).to.equal('waits');
       lab.full('cds', { a: '1' });
-      expect(shown(asked)).to.equal(side === 'canary' ? 'a' : `refused ${Code.UNAVAILABLE}`);
+      expect(shown(asked)).to.equal(cohort === 'canary' ? 'a' : `refused ${Code.UNAVAILABLE}`);
     });
   }
 

@@ -35,7 +35,7 @@ const suspiciousRepeats = 3;
  * of its own as far as there are any, so that the rest goes on (docs/adr/0061-suspects.md). No I/O and no clock: `now` is by
  * `Clock.monotonic()`.
  */
-export class Suspicion {
+export class Quarantine {
   readonly #stableAfterMs: number;
   readonly #services: Services;
   /** By type and role. */

@@ -2,11 +2,11 @@ import { expect } from 'chai';
 import { type TypeUrl, typeUrl } from '../../../src/model/brand.ts';
 import { typeByName, typeInfo } from '../../../src/model/types.ts';
 import {
+  Quarantine,
   type Relocation,
   type Role,
   type StreamEnd,
-  Suspicion,
-} from '../../../src/upstream/ads/suspicion.ts';
+} from '../../../src/upstream/ads/quarantine.ts';
 import { cpuSeconds } from '../../support/cpu.ts';
 
 /** A stream must live for 30 s here. */
@@ -14,7 +14,7 @@ const well = 30_000;
 
 /** A session's streams, in seconds from its beginning. */
 class Setting {
-  readonly suspicion = new Suspicion(well);
+  readonly quarantine = new Quarantine(well);
   #now = 0;
 
   at(seconds: number): this {
@@ -26,32 +26,32 @@ class Setting {
   ask(...units: readonly string[]): readonly number[] {
     return units.map((unit) => {
       const [type, role] = parse(unit);
-      const streamId = this.suspicion.addInterest(type, role, this.#now);
-      this.suspicion.firstRequested(streamId, type, this.#now);
+      const streamId = this.quarantine.addInterest(type, role, this.#now);
+      this.quarantine.firstRequested(streamId, type, this.#now);
       return streamId;
     });
   }
 
   open(streamId: number): this {
-    this.suspicion.opened(streamId, this.#now);
+    this.quarantine.opened(streamId, this.#now);
     return this;
   }
 
   answer(streamId: number, ...types: readonly string[]): this {
-    for (const type of types) this.suspicion.answered(streamId, typeOf(type));
+    for (const type of types) this.quarantine.answered(streamId, typeOf(type));
     return this;
   }
 
   end(streamId: number, how: StreamEnd = 'ended'): readonly string[] {
-    return told(this.suspicion.ended(streamId, how, 'no', this.#now));
+    return told(this.quarantine.ended(streamId, how, 'no', this.#now));
   }
 
   survive(streamId: number): readonly string[] {
-    return told(this.suspicion.survived(streamId, this.#now));
+    return told(this.quarantine.survived(streamId, this.#now));
   }
 
   get suspects(): readonly string[] {
-    return [...this.suspicion.suspects()].map(({ type }) => typeInfo(type).short);
+    return [...this.quarantine.suspects()].map(({ type }) => typeInfo(type).short);
   }
 }
 
@@ -92,7 +92,7 @@ describe('which stream asks what', () => {
     const types = Array.from({ length: 5000 }, (_, at) => `invented${at}`);
     const [streamId = 0] = setting.ask(...types);
     setting.open(streamId);
-    for (const type of types) setting.suspicion.firstRequested(streamId, typeOf(type), 0);
+    for (const type of types) setting.quarantine.firstRequested(streamId, typeOf(type), 0);
     const before = cpuSeconds();
     const moved =
       setting.at(1).end(streamId).length + setting.at(2).open(streamId).at(3).end(streamId).length;
@@ -111,7 +111,7 @@ describe('which stream asks what', () => {
         what: 'when one ends that the relay itself opened again just now',
         end: () => {
           const setting = running();
-          setting.suspicion.closed(0, 60_000);
+          setting.quarantine.closed(0, 60_000);
           return setting.open(0).at(61).end(0);
         },
       },
@@ -163,7 +163,7 @@ describe('which stream asks what', () => {
         end: () => {
           const setting = running();
           setting.ask('lds');
-          setting.suspicion.closed(0, 60_000);
+          setting.quarantine.closed(0, 60_000);
           return setting.suspects;
         },
       },
@@ -225,7 +225,7 @@ describe('which stream asks what', () => {
       '4',
     ]);
     expect(setting.open(4).end(4)).to.deep.equal([]);
-    setting.suspicion.removeInterest(typeOf('eds'), 'wildcard');
+    setting.quarantine.removeInterest(typeOf('eds'), 'wildcard');
     expect(setting.open(4).end(4)).to.deep.equal(['cds 4→5']);
   });
 
@@ -243,13 +243,13 @@ describe('which stream asks what', () => {
     const probations = Array.from({ length: 9 }, (_, round) => {
       const [moved = ''] = setting.at(60 + round).end(0);
       const streamId = Number(moved.split('→')[1]);
-      const probation = setting.open(streamId).suspicion.probation(streamId);
+      const probation = setting.open(streamId).quarantine.probation(streamId);
       setting.survive(streamId);
       setting.open(0);
       return (probation ?? 0) / well;
     });
     expect(probations).to.deep.equal([1, 2, 4, 8, 16, 32, 64, 64, 64]);
-    expect(setting.suspicion.probation(0)).to.equal(undefined);
+    expect(setting.quarantine.probation(0)).to.equal(undefined);
   });
 
   it('is apart for the shortest time again once it has lived well on a usual stream', () => {
@@ -257,7 +257,7 @@ describe('which stream asks what', () => {
     expect(setting.answer(0, 'sds').at(1000).end(0)).to.deep.equal([]);
     setting.open(0).ask('sds');
     expect(setting.end(0)).to.deep.equal(['sds 0→4']);
-    expect(setting.open(4).suspicion.probation(4)).to.equal(well);
+    expect(setting.open(4).quarantine.probation(4)).to.equal(well);
   });
 
   for (const [what, live] of [
@@ -272,7 +272,7 @@ describe('which stream asks what', () => {
       live(setting.answer(0, 'sds'));
       setting.ask('sds');
       expect(setting.at(1000).end(0)).to.deep.equal(['sds 0→4']);
-      expect(setting.open(4).suspicion.probation(4)).to.equal(well);
+      expect(setting.open(4).quarantine.probation(4)).to.equal(well);
     });
 
   it('is apart no longer for it when a control plane that is away refuses it many times', () => {
@@ -280,10 +280,10 @@ describe('which stream asks what', () => {
     setting.ask('sds');
     setting.end(0);
     for (const _ of [1, 2, 3, 4, 5]) setting.open(4).end(4);
-    expect(setting.open(4).suspicion.probation(4)).to.equal(well);
+    expect(setting.open(4).quarantine.probation(4)).to.equal(well);
   });
 
-  it('while something is under suspicion, what is new is tried apart, and what is known is not', () => {
+  it('while something is under quarantine, what is new is tried apart, and what is known is not', () => {
     const setting = running();
     setting.ask('sds');
     setting.end(0);
@@ -298,7 +298,7 @@ describe('which stream asks what', () => {
       const [streamId = 0] = setting.ask(`debug-${index}`);
       streams.add(streamId);
       setting.open(streamId).end(streamId);
-      for (const { streamId: isolated } of setting.suspicion.suspects()) streams.add(isolated);
+      for (const { streamId: isolated } of setting.quarantine.suspects()) streams.add(isolated);
     }
     expect([...streams].filter((streamId) => streamId > 3).length).to.equal(8);
   });
@@ -307,7 +307,7 @@ describe('which stream asks what', () => {
     const setting = running();
     for (let index = 0; index < 20; index++) {
       setting.ask(`debug-${index}`);
-      setting.suspicion.removeInterest(typeUrl(`debug-${index}`), 'wildcard');
+      setting.quarantine.removeInterest(typeUrl(`debug-${index}`), 'wildcard');
     }
     setting.open(2).at(120).ask('debug');
     expect(setting.end(2).at(-1)).to.match(/^debug 2→\d+$/);
@@ -325,7 +325,7 @@ describe('which stream asks what', () => {
       expect(setting.end(2)).to.deep.equal(['debug 2→12']);
     });
 
-    it('under suspicion has no part in where others are asked', () => {
+    it('under quarantine has no part in where others are asked', () => {
       const setting = running();
       setting.ask('names', 'debug');
       setting.open(2).answer(2, 'names').end(2);
@@ -372,10 +372,10 @@ describe('which stream asks what', () => {
         setting.open(streamId).end(streamId);
         setting.open(streamId).end(streamId);
       }
-      const used = [...setting.suspicion.suspects()].map(({ streamId }) => streamId);
+      const used = [...setting.quarantine.suspects()].map(({ streamId }) => streamId);
       setting.ask('sds x');
       setting.end(0);
-      expect(used).not.to.include(setting.suspicion.streamOf(typeOf('sds'), 'named'));
+      expect(used).not.to.include(setting.quarantine.streamOf(typeOf('sds'), 'named'));
     });
   });
 
@@ -383,10 +383,10 @@ describe('which stream asks what', () => {
     const setting = running();
     setting.ask('sds x');
     setting.end(0);
-    setting.suspicion.removeInterest(typeOf('sds'), 'named');
+    setting.quarantine.removeInterest(typeOf('sds'), 'named');
     for (let index = 0; index < 600; index++) {
       setting.ask(`debug-${index}`);
-      setting.suspicion.removeInterest(typeOf(`debug-${index}`), 'wildcard');
+      setting.quarantine.removeInterest(typeOf(`debug-${index}`), 'wildcard');
     }
     expect(setting.ask('sds x')).to.deep.equal([4]);
   });
