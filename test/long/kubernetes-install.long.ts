@@ -52,7 +52,7 @@ describe('the chart in a real API server of Kubernetes', function () {
     ({ helm: command, kubectl } = await need(this, kubernetesCommands(currentHelm)));
     server = await KubeApiserver.start(await need(this, apiserverBinaries()), kubectl);
     for (const file of await customResourceDefinitions())
-      await server.kubectl('apply', '--server-cohort', '-f', file);
+      await server.kubectl('apply', '--server-side', '-f', file);
   });
 
   after(async () => {
@@ -88,7 +88,7 @@ describe('the chart in a real API server of Kubernetes', function () {
 
       // Helm does not ask for it: the server drops unknown fields without a word.
       const strict = ['--dry-run=server', '--validate=strict'];
-      const asApplied = ['--server-cohort', '--force-conflicts', ...strict, '-f', path];
+      const asApplied = ['--server-side', '--force-conflicts', ...strict, '-f', path];
       expect(await server.kubectl('apply', ...here, ...asApplied)).to.not.match(/warning/i);
       const pod = join(files.path, 'pod.json');
       writeFileSync(pod, JSON.stringify(podOf(manifest)));
@@ -113,7 +113,7 @@ describe('the chart in a real API server of Kubernetes', function () {
   for (const [overlay, namespace] of overlays) {
     it(`deploy/${overlay}: kubectl apply -k is accepted`, async () => {
       await makeNamespace(namespace);
-      const strict = ['--server-cohort', '--validate=strict', '-k', join(root, 'deploy', overlay)];
+      const strict = ['--server-side', '--validate=strict', '-k', join(root, 'deploy', overlay)];
       expect(await server.kubectl('apply', '-n', namespace, ...strict)).to.not.match(/warning/i);
     });
   }

@@ -54,7 +54,7 @@ export class Istiod implements AsyncDisposable {
   }
 
   static async start(binary: IstiodBinary, server: KubeApiserver): Promise<Istiod> {
-    await server.kubectl('apply', '--server-cohort', '-f', binary.definitions);
+    await server.kubectl('apply', '--server-side', '-f', binary.definitions);
     await server.kubectl('create', 'namespace', namespace);
     const [xds, http] = [`127.0.0.1:${await ownPort()}`, `127.0.0.1:${await ownPort()}`];
     const istiod = new Istiod(binary, server, xds, http);
