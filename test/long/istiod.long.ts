@@ -1,16 +1,21 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect } from 'chai';
+import { z } from 'zod';
+import { blocksOf } from '../docs/page.ts';
 import type { Envoy } from '../e2e/support/envoy.ts';
 import { always, eventually } from '../e2e/support/eventually.ts';
+import { goBinary } from '../e2e/support/go.ts';
+import { startGrpcBackend } from '../e2e/support/grpc-backend.ts';
+import { GrpcXdsClient } from '../e2e/support/grpc-xds.ts';
 import { get } from '../e2e/support/http.ts';
-import { Istiod, type IstiodBinary, istiodBinary } from '../e2e/support/istiod.ts';
+import { Istiod, istiodBinary } from '../e2e/support/istiod.ts';
 import { apiserverBinaries, KubeApiserver } from '../e2e/support/kube-apiserver.ts';
 import { currentHelm, kubernetesCommands } from '../e2e/support/kubernetes-tools.ts';
 import { temporaryDirectory } from '../e2e/support/paths.ts';
 import { PemFiles } from '../e2e/support/pem-files.ts';
 import { bootRecipe, startRecipe } from '../e2e/support/recipe.ts';
-import type { RelayProcess } from '../e2e/support/relay.ts';
+import { RelayProcess } from '../e2e/support/relay.ts';
 import { type EnvoySetting, prepareEnvoy } from '../e2e/support/setting.ts';
 import { need } from '../e2e/support/skip.ts';
 import { issueCertificate } from '../support/certificates.ts';
@@ -54,20 +59,65 @@ const objects = (port: number, backend: number): readonly object[] => [
   },
 ];
 
-describe('deploy/recipes/istiod', function () {
+const targets = ['office.example.com', 'yard.example.com', 'lager.example.com'];
+
+/** Services of these names, all at one backend. */
+const services = (of: string, port: number): readonly object[] =>
+  targets.map((host) => ({
+    apiVersion: 'networking.istio.io/v1',
+    kind: 'ServiceEntry',
+    metadata: { name: host.split('.')[0], namespace: of },
+    spec: {
+      hosts: [host],
+      ports: [{ number: 80, name: 'grpc', protocol: 'GRPC' }],
+      resolution: 'STATIC',
+      location: 'MESH_EXTERNAL',
+      endpoints: [{ address: '127.0.0.1', ports: { grpc: port } }],
+    },
+  }));
+
+async function applyTo(server: KubeApiserver, directory: string, items: readonly object[]): Promise<void> {
+  const file = join(directory, 'objects.json');
+  writeFileSync(file, JSON.stringify({ apiVersion: 'v1', kind: 'List', items }));
+  await server.kubectl('apply', '-f', file);
+}
+
+/** What a relay of this namespace shows to istiod: its token, and the authority of istiod's certificate. */
+async function relayEnv(server: KubeApiserver, istiod: Istiod, of: string, directory: string) {
+  await server.kubectl('create', 'namespace', of);
+  await server.kubectl('create', 'serviceaccount', 'relay', '-n', of);
+  const write = (name: string, content: string): string => {
+    writeFileSync(join(directory, name), content);
+    return join(directory, name);
+  };
+  const token = ['create', 'token', 'relay', '-n', of, '--audience=istio-ca'];
+  const root = ['get', 'configmap', 'istio-ca-root-cert', '-n', of, '-o'];
+  return {
+    CONTROL_PLANE: istiod.address,
+    TOKEN: write('token', (await server.kubectl(...token)).trim()),
+    ISTIO_CA: await eventually(async () =>
+      write('root.pem', await server.kubectl(...root, 'jsonpath={.data.root-cert\\.pem}')),
+    ),
+    STATE: join(directory, 'state'),
+  };
+}
+
+describe('deploy/recipes with istiod', function () {
   this.timeout(60 * 60_000); // istiod and the API server are built once, from their sources
   let setting: EnvoySetting;
-  let binary: IstiodBinary;
   let server: KubeApiserver;
+  let istiod: Istiod;
 
   before(async function () {
     setting = await prepareEnvoy(this);
-    binary = await need(this, istiodBinary());
+    const binary = await need(this, istiodBinary());
     const { kubectl } = await need(this, kubernetesCommands(currentHelm));
     server = await KubeApiserver.start(await need(this, apiserverBinaries()), kubectl);
+    istiod = await Istiod.start(binary, server);
   });
 
   after(async () => {
+    await istiod?.[Symbol.asyncDispose]();
     await server?.[Symbol.asyncDispose]();
     await setting?.[Symbol.asyncDispose]();
   });
@@ -75,19 +125,10 @@ describe('deploy/recipes/istiod', function () {
   it('replicas of a gateway are one session, with the token of a service account; change, outage, restart of either', async () => {
     await using stack = new AsyncDisposableStack();
     const { one, two } = setting;
-    const istiod = stack.use(await Istiod.start(binary, server));
     const directory = stack.use(temporaryDirectory()).path;
-    const write = (name: string, content: string): string => {
-      writeFileSync(join(directory, name), content);
-      return join(directory, name);
-    };
     const port = await ownPort();
-    const apply = async (backend: number): Promise<void> => {
-      const list = { apiVersion: 'v1', kind: 'List', items: objects(port, backend) };
-      await server.kubectl('apply', '-f', write('objects.json', JSON.stringify(list)));
-    };
-    await server.kubectl('create', 'namespace', namespace);
-    await server.kubectl('create', 'serviceaccount', 'relay', '-n', namespace);
+    const apply = (backend: number): Promise<void> => applyTo(server, directory, objects(port, backend));
+    const own = await relayEnv(server, istiod, namespace, directory);
     await apply(one.port);
 
     const files = stack.use(new PemFiles());
@@ -100,17 +141,7 @@ describe('deploy/recipes/istiod', function () {
     const identity = `spiffe://cluster.local/ns/${namespace}/sa/gateway`;
     proxies.identity('tls', issueCertificate({ name: 'gateway', issuer: authority, uris: [identity] }));
 
-    const token = ['create', 'token', 'relay', '-n', namespace, '--audience=istio-ca'];
-    const root = ['get', 'configmap', 'istio-ca-root-cert', '-n', namespace, '-o'];
-    const env = {
-      CONTROL_PLANE: istiod.address,
-      TLS: files.path(''),
-      TOKEN: write('token', (await server.kubectl(...token)).trim()),
-      ISTIO_CA: await eventually(async () =>
-        write('root.pem', await server.kubectl(...root, 'jsonpath={.data.root-cert\\.pem}')),
-      ),
-      STATE: join(directory, 'state'),
-    };
+    const env = { ...own, TLS: files.path('') };
     const relay = stack.use(await startRecipe('istiod/relay.yaml', env));
     const proxy = async (of: RelayProcess, name: string): Promise<Envoy> =>
       stack.use(
@@ -152,6 +183,70 @@ describe('deploy/recipes/istiod', function () {
     await istiod.start();
     await apply(one.port);
     await serves('one');
+    expect(await again.metric('downstream_requests_total', 'kind="nack"')).to.equal(0);
+  });
+
+  it('a relay on each node: gRPC clients without a proxy are streams over its socket, and one session; change, outage, restart of either', async function () {
+    const command = await need(this, goBinary('grpcclient'));
+    await using stack = new AsyncDisposableStack();
+    const one = stack.use(await startGrpcBackend('one'));
+    const two = stack.use(await startGrpcBackend('two'));
+    const directory = stack.use(temporaryDirectory()).path;
+    // Of the pods in the page.
+    const own = await relayEnv(server, istiod, 'jobs', directory);
+    const apply = (port: number): Promise<void> => applyTo(server, directory, services('jobs', port));
+    await apply(one.port);
+
+    const written = (info: string): string =>
+      blocksOf('deploy/recipes/daemonset/README.md').findLast((block) => block.info === info)?.text ?? '';
+    const RUN = stack.use(temporaryDirectory()).path;
+    const env = { ...own, RUN, ADMIN: '127.0.0.1:0' };
+    const start = async (): Promise<RelayProcess> =>
+      stack.use(await RelayProcess.start(written('yaml relay'), { env }));
+    const startPod = (name: string): GrpcXdsClient => {
+      const text = written('json').replaceAll('/run/distributary', RUN).replaceAll('jobs-1', name);
+      const bootstrap = z.looseObject({}).parse(JSON.parse(text));
+      return stack.use(new GrpcXdsClient({ xds: '', bootstrap }, { command, args: [] }));
+    };
+    const relay = await start();
+    const pods = [startPod('jobs-1'), startPod('jobs-2')];
+    const answers = async (backend: string): Promise<void> => {
+      for (const pod of pods) for (const host of targets) await pod.answers(`${host}:80`, backend);
+    };
+    await answers('one');
+    expect(await relay.clients()).to.have.length(pods.length * targets.length);
+    expect(await relay.metric('upstream_sessions')).to.equal(1);
+
+    await apply(two.port);
+    await answers('two');
+
+    // Not only of the name that was asked for last, as istiod does with DELTA.
+    const limits = targets.map((host) => ({
+      apiVersion: 'networking.istio.io/v1',
+      kind: 'DestinationRule',
+      metadata: { name: host.split('.')[0], namespace: 'jobs' },
+      spec: { host, trafficPolicy: { connectionPool: { http: { http2MaxRequests: 77 } } } },
+    }));
+    await applyTo(server, directory, limits);
+    for (const host of targets)
+      await eventually(async () => {
+        const { body } = await relay.rpc('distributary.admin.v1.AdminService/GetResource', {
+          type: 'cds',
+          name: `outbound|80||${host}`,
+        });
+        expect(body).to.include('max_requests\\":77');
+      });
+
+    await istiod.kill();
+    expect(await relay.stop()).to.equal(0);
+    await answers('two');
+    const again = await start();
+    await startPod('jobs-3').answers(`${targets[0] ?? ''}:80`, 'two');
+
+    await istiod.start();
+    await apply(one.port);
+    await answers('one');
+    expect(await again.metric('upstream_sessions')).to.equal(1);
     expect(await again.metric('downstream_requests_total', 'kind="nack"')).to.equal(0);
   });
 });
