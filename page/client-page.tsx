@@ -193,8 +193,8 @@ function Pending({ client, type, name }: PendingProps) {
 }
 
 function Fields({ client, type, name }: PendingProps) {
-  const cohorts = { from: { client: client.id }, to: { parameters: { values: client.parameters } } };
-  const { answer, error } = useAnswer<Differences>('Diff', { ...cohorts, type, name }, 0);
+  const sides = { from: { client: client.id }, to: { parameters: { values: client.parameters } } };
+  const { answer, error } = useAnswer<Differences>('Diff', { ...sides, type, name }, 0);
   if (error !== '') return <p class="bad">{error}</p>;
   return (
     <>

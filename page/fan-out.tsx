@@ -129,7 +129,7 @@ function bands(shares: Shares, top: number, bottom: number): readonly Band[] {
   });
 }
 
-/** From the cohort of the parent's bar to this one. */
+/** From the side of the parent's bar to this one. */
 function Ribbon({ node, column }: { readonly node: Placed; readonly column: number }) {
   const { parent, depth, data, x0, x1 } = node;
   if (parent === null || depth < 2) return null;
@@ -153,10 +153,10 @@ function Ribbon({ node, column }: { readonly node: Placed; readonly column: numb
   );
 }
 
-type Cohort = Readonly<Record<'x' | 'top' | 'bottom', number>>;
+type Side = Readonly<Record<'x' | 'top' | 'bottom', number>>;
 
-function ribbonPath(start: Cohort, end: Cohort): string {
-  const shape = area<Cohort>()
+function ribbonPath(start: Side, end: Side): string {
+  const shape = area<Side>()
     .x(({ x }) => x)
     .y0(({ top }) => top)
     .y1(({ bottom }) => bottom)

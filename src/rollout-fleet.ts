@@ -469,7 +469,7 @@ export class WaitingIndex {
     });
   }
 
-  /** Looked up from the smaller cohort. */
+  /** Looked up from the smaller side. */
   *#candidates(selection: Selection): Iterable<SelectionEntry> {
     if (selection.size <= this.#bySelector.size) {
       yield* selection.entries.values();

@@ -451,7 +451,7 @@ export class Reading {
     const rows = this.#rows;
     const above = rows.row(parent);
     if (above === undefined) return none;
-    const key = keyOf(plan, this.#keysOf(start, end));
+    const key = keyOf(plan, this.#keysOf(start, end)) ?? sortedKey(plan, this.#keysOf(start, end));
     const known = rows.find(above, number, key);
     if (known !== undefined) return known.id;
     const { payer, clusters, maxClusters, maxRows } = this.#reporter;
@@ -478,19 +478,30 @@ const finite = (value: number): number => (Number.isFinite(value) ? value : 0);
 
 const wholeNumber = (reader: MessageReader): number => Math.min(reader.uint64(), largestSaid);
 
-/**
- * The encoded key fields in the order of their numbers; what is empty is left out, as decoders cannot tell. Of a field that
- * is there several times the last one counts.
- */
-function keyOf({ byTag }: Plan, reader: MessageReader): string {
-  const starts: number[] = [];
+/** The encoded key fields in the order of their numbers; what is empty is left out, as decoders cannot tell. */
+function keyOf({ byTag }: Plan, reader: MessageReader): string | undefined {
+  let key = '';
+  let last = 0;
   while (reader.next()) {
     const field = byTag[reader.tag];
-    if (field?.kind === 'key') starts[field.number] = reader.fieldStart;
+    if (field?.kind !== 'key' || isDefault(reader)) continue;
+    if (field.number <= last) return undefined;
+    last = field.number;
+    key += reader.encoded();
+  }
+  return key;
+}
+
+/** Of a message whose fields are in no order, or several times there: the last one counts. */
+function sortedKey({ byTag }: Plan, reader: MessageReader): string {
+  const starts = new Map<number, number>();
+  while (reader.next()) {
+    const field = byTag[reader.tag];
+    if (field?.kind === 'key') starts.set(field.number, reader.fieldStart);
   }
   const { end } = reader;
   let key = '';
-  for (const start of Object.values(starts)) {
+  for (const [, start] of [...starts].toSorted(([a], [b]) => a - b)) {
     reader.enter(start, end);
     reader.next();
     if (!isDefault(reader)) key += reader.encoded();

@@ -111,14 +111,13 @@ export function withDoubts(overlay: Overlay, rejected: readonly RetainedResource
  * is deferred. A removal of that other variant is left out: it goes with its own answer (`#retained` in composition.ts).
  */
 export function leavesDoubtful(overlay: Overlay, { items }: View): (removed: RetainedResource) => boolean {
-  const doubtful = Map.groupBy(
-    overlay
-      .values()
-      .filter(isResource)
-      .filter(({ item }) => item.locator && items.get(item.id)?.last.value === 'unknown')
-      .map(({ variant }) => variant),
-    ({ name }) => name,
-  );
+  // Thousands of parameter sets may have one variant: each constraint is looked at once.
+  const variants = overlay
+    .values()
+    .filter(isResource)
+    .filter(({ item }) => item.locator && items.get(item.id)?.last.value === 'unknown')
+    .map(({ variant }) => [JSON.stringify([variant.name, variant.constraints.key]), variant] as const);
+  const doubtful = Map.groupBy(new Map(variants).values(), ({ name }) => name);
   return ({ item: { locator, parameters }, variant }) =>
     locator &&
     doubtful.get(variant.name)?.some(({ constraints }) => constraints.matches(parameters)) === true;

@@ -61,7 +61,7 @@ describe('variants that wait, in an explanation', () => {
 describe('a comparison', () => {
   it('looks a few times at each variant, however many a name has', () => {
     let looks = 0;
-    const cohort = (hash: string) =>
+    const side = (hash: string) =>
       Array.from({ length: 200 }, (_, at) => ({
         get constraints() {
           looks++;
@@ -70,7 +70,7 @@ describe('a comparison', () => {
         hash,
         body: undefined,
       }));
-    const found = compared(cohort('old'), cohort('new'));
+    const found = compared(side('old'), side('new'));
     expect(found.map(({ from, to }) => [from?.hash, to?.hash])).to.deep.equal(
       Array.from({ length: 200 }, () => ['old', 'new']),
     );

@@ -26,7 +26,7 @@ const tables: ReadonlyMap<string, readonly Row[]> = new Map([
         problems: ['4:8: xds.adress: unknown key "adress": did you mean "address"?'],
       },
       {
-        rule: 'another requestedName of a key is recognised',
+        rule: 'another spelling of a key is recognised',
         text: `${minimal}drainTimeout: 5s\n`,
         problems: ['4:1: drainTimeout: unknown key "drainTimeout": did you mean "drain_timeout"?'],
       },

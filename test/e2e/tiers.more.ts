@@ -219,7 +219,7 @@ describe('relays behind relays', function () {
     expect(again.xds).to.equal(`unix:${path}`);
   });
 
-  it('a loop is refused with an error that names it, on both cohorts', async () => {
+  it('a loop is refused with an error that names it, on both sides', async () => {
     using directory = temporaryDirectory();
     const [a, b] = ['a', 'b'].map((name) => join(directory.path, name)) as [string, string];
     const open = async (id: string, unix: string, other: string) =>
@@ -248,7 +248,7 @@ describe('relays behind relays', function () {
     await eventually(async () => {
       expect(logs()).to.match(/loop: relay-(a → relay-b → relay-a|b → relay-a → relay-b)/);
       const statuses = await Promise.all(
-        [one, two].map((cohort) => cohort.rpc('distributary.admin.v1.AdminService/Status', {})),
+        [one, two].map((side) => side.rpc('distributary.admin.v1.AdminService/Status', {})),
       );
       expect(statuses.map(({ body }) => body).join('\n')).to.match(
         /last_error":"[^"]*FAILED_PRECONDITION: loop: relay-/,
@@ -289,9 +289,9 @@ describe('relays behind relays', function () {
     }, 300);
     try {
       await eventually(async () => {
-        for (const cohort of [one, two]) {
-          expect((await cohort.get('/ready')).body).to.match(/loop: relay-/);
-          expect(cohort.log.map(({ message }) => message)).to.include('a relay is refused');
+        for (const side of [one, two]) {
+          expect((await side.get('/ready')).body).to.match(/loop: relay-/);
+          expect(side.log.map(({ message }) => message)).to.include('a relay is refused');
         }
       });
     } finally {

@@ -90,7 +90,7 @@ async function end(mocha: MochaProcess): Promise<void> {
 }
 
 /** In so many processes, each of which takes the next job when one has ended. */
-async function runCohortByCohort(): Promise<void> {
+async function runSideBySide(): Promise<void> {
   const queue = jobs.filter(({ lane }) => lane === 'side by side');
   await Promise.all(
     Array.from({ length: Math.min(most, queue.length) }, async () => {
@@ -111,7 +111,7 @@ async function runAlone(): Promise<void> {
 
 {
   using _load = values.load === true ? compete(2 * availableParallelism()) : undefined;
-  await runCohortByCohort();
+  await runSideBySide();
   await runAlone();
 }
 

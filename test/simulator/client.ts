@@ -102,7 +102,7 @@ export class Client {
   #started = false;
   #away = false;
   #connection: Connection | undefined;
-  #cohort: ServerSide | undefined;
+  #side: ServerSide | undefined;
   #nodeSent = false;
   #rejectNext = false;
   #epoch: string | undefined;
@@ -194,7 +194,7 @@ export class Client {
     // On this stream it has been asked for: an empty first request would be the wildcard.
     const topic = this.#topics.values().find(({ wanted }) => wanted.wildcard || wanted.names.size > 0);
     this.#nodeSent = false;
-    if (topic === undefined || this.#cohort === undefined) return;
+    if (topic === undefined || this.#side === undefined) return;
     if (this.plan.protocol === 'sotw') this.#say(topic, undefined);
     else this.#subscribeDelta(topic, [], []);
   }
@@ -227,7 +227,7 @@ export class Client {
   /** Rule 4, and a fresh start for rule 6. `isTaken`: control planes take reports. */
   settle(isTaken: boolean): void {
     if (!this.#started) return;
-    if (this.#cohort === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
+    if (this.#side === undefined) throw new Violation(4, `${this.plan.id} has no stream`);
     if (isTaken && this.#reporter?.isAsked === false)
       throw new Violation(10, `${this.plan.id} is not asked for reports`);
     for (const topic of this.#topics.values()) this.#settle(topic);
@@ -300,7 +300,7 @@ export class Client {
   }
 
   #connect(): void {
-    if (this.#away || this.#cohort !== undefined) return;
+    if (this.#away || this.#side !== undefined) return;
     const { network, note } = this.#options;
     const { host } = this;
     if (host.reachable === 'down') {
@@ -313,7 +313,7 @@ export class Client {
       message: () => false,
       proceed: () => false,
       closed: (reason) => {
-        if (this.#cohort?.call !== cohort.call) return;
+        if (this.#side?.call !== side.call) return;
         note(() => `${this.plan.id} lost its stream: ${reason}`);
         if (reason.startsWith('14:')) this.#options.tally.count('stream refused by a cold relay');
         this.#hangUp();
@@ -321,7 +321,7 @@ export class Client {
       },
     };
     const call = connection.call(paths[this.plan.protocol], handler);
-    const cohort: ServerSide = {
+    const side: ServerSide = {
       call,
       wanted: new Map(),
       last: new Map(),
@@ -332,9 +332,9 @@ export class Client {
       parameters: this.#parameters,
       answers: false,
     };
-    call.written = (frame) => this.#written(cohort, frame);
+    call.written = (frame) => this.#written(side, frame);
     this.#connection = connection;
-    this.#cohort = cohort;
+    this.#side = side;
     this.#nodeSent = false;
     this.#armed = undefined;
     for (const topic of this.#topics.values()) this.#greet(topic);
@@ -358,7 +358,7 @@ export class Client {
     topic.reset(claims);
     if (topic.wanted.names.size === 0 && !topic.wanted.wildcard) return;
     if (protocol === 'sotw') {
-      this.#cohort?.released.get(topic.kind)?.resumed(topic.held);
+      this.#side?.released.get(topic.kind)?.resumed(topic.held);
       this.#say(topic, undefined);
       return;
     }
@@ -367,7 +367,7 @@ export class Client {
       wildcard && names.size === 0 && catalog[topic.kind].legacy && this.plan.locators.length === 0;
     const subscribe = legacy ? [] : [...(wildcard ? ['*'] : []), ...names];
     const claimed = topic.claim();
-    const causes = this.#cohort === undefined ? undefined : this.#causesOf(this.#cohort, topic.kind);
+    const causes = this.#side === undefined ? undefined : this.#causesOf(this.#side, topic.kind);
     for (const [name, version] of claimed) causes?.claimed(name, version);
     if (claimed.size > 0) this.#options.tally.count('resumption with initial_resource_versions');
     this.#sendDelta(topic, subscribe, [], claimed, '', undefined);
@@ -375,36 +375,36 @@ export class Client {
 
   #hangUp(): void {
     this.#reporter?.close();
-    this.#cohort = undefined;
+    this.#side = undefined;
     this.#connection?.close();
     this.#connection = undefined;
     this.#armed = undefined;
   }
 
   /** At the relay: what it writes now is meant for a client that it knows so. */
-  #written(cohort: ServerSide, frame: Buffer): () => void {
+  #written(side: ServerSide, frame: Buffer): () => void {
     const received =
       this.plan.protocol === 'sotw' ? readSotw(frame.subarray(5)) : readDelta(frame.subarray(5));
     const { kind } = received;
-    const wanted = cohort.wanted.get(kind) ?? NOTHING;
-    const before = cohort.last.get(kind);
-    cohort.last.set(kind, received);
-    cohort.outstanding.set(received.nonce, received);
-    const changed = this.#caused(cohort, wanted, received);
-    this.#onlyReleased(cohort, wanted, received);
-    this.#inItsWaves(cohort, received, before);
+    const wanted = side.wanted.get(kind) ?? NOTHING;
+    const before = side.last.get(kind);
+    side.last.set(kind, received);
+    side.outstanding.set(received.nonce, received);
+    const changed = this.#caused(side, wanted, received);
+    this.#onlyReleased(side, wanted, received);
+    this.#inItsWaves(side, received, before);
     const { host } = this;
     const stamp: Stamp = {
       received,
       wanted,
       changed,
-      parameters: cohort.parameters,
+      parameters: side.parameters,
       epoch: host.epoch,
       known: host.known,
       disturbances: host.disturbances,
     };
     return () => {
-      if (this.#cohort === cohort) this.#receive(stamp);
+      if (this.#side === side) this.#receive(stamp);
     };
   }
 
@@ -497,8 +497,8 @@ export class Client {
 
   /** A SotW request: each repeats what is subscribed. */
   #say(topic: Topic, error: string | undefined): void {
-    const cohort = this.#cohort;
-    if (cohort === undefined) return;
+    const side = this.#side;
+    if (side === undefined) return;
     const { wanted, kind, nonce } = topic;
     const plainly = this.plan.locators.length === 0;
     const legacy =
@@ -507,32 +507,32 @@ export class Client {
     if (names.length > 0) topic.named = true;
     const speech = this.#speech(topic, nonce, error);
     const parameters = this.#parameters;
-    cohort.call.send(writeSotw(speech, topic.version, names), () => {
-      this.#identified(cohort, speech, parameters);
-      const last = cohort.last.get(kind);
-      const answered = cohort.outstanding.get(nonce);
-      cohort.outstanding.delete(nonce);
+    side.call.send(writeSotw(speech, topic.version, names), () => {
+      this.#identified(side, speech, parameters);
+      const last = side.last.get(kind);
+      const answered = side.outstanding.get(nonce);
+      side.outstanding.delete(nonce);
       // Its parts come again even if it is stale (protocol §3.12).
-      if (answered !== undefined && error !== undefined) this.#causesOf(cohort, kind).rejected(answered);
+      if (answered !== undefined && error !== undefined) this.#causesOf(side, kind).rejected(answered);
       if (last !== undefined && last.nonce !== nonce) return; // stale
       if (last !== undefined && error !== undefined) this.host.rollout?.rejected(last);
-      this.#asked(cohort, kind, wanted, [], new Map());
+      this.#asked(side, kind, wanted, [], new Map());
     });
   }
 
   /** Rule 5. Returns the names that are new in the response. */
-  #caused(cohort: ServerSide, wanted: Wanted, received: Received): string[] {
+  #caused(side: ServerSide, wanted: Wanted, received: Received): string[] {
     const { kind } = received;
-    const causes = this.#causesOf(cohort, kind);
+    const causes = this.#causesOf(side, kind);
     try {
       const changed = this.#topic(kind).isComplete(wanted)
         ? causes.complete(received, (name) => this.#topic(kind).wants(wanted, name))
         : causes.partial(received, wanted.wildcard, (name) => wanted.names.has(name));
       // Envoy warms changed clusters anew, and waits for their endpoints (protocol §10.1).
       if (kind === 'cds') {
-        const warmed = cohort.answers ? received.resources.map(({ name }) => name) : changed;
-        this.#causesOf(cohort, 'eds').asked(warmed);
-        cohort.answers = false;
+        const warmed = side.answers ? received.resources.map(({ name }) => name) : changed;
+        this.#causesOf(side, 'eds').asked(warmed);
+        side.answers = false;
       }
       return changed;
     } catch (error) {
@@ -542,9 +542,9 @@ export class Client {
   }
 
   /** Rule 7. */
-  #onlyReleased(cohort: ServerSide, wanted: Wanted, received: Received): void {
+  #onlyReleased(side: ServerSide, wanted: Wanted, received: Received): void {
     const { kind } = received;
-    const released = cohort.released.get(kind);
+    const released = side.released.get(kind);
     if (released === undefined) return;
     const turn = this.#turn(kind);
     if (turn !== undefined) this.#options.tally.count('response behind a closed gate');
@@ -556,22 +556,22 @@ export class Client {
   }
 
   /** Rules 8 and 9. */
-  #inItsWaves(cohort: ServerSide, { kind, resources }: Received, before: Received | undefined): void {
+  #inItsWaves(side: ServerSide, { kind, resources }: Received, before: Received | undefined): void {
     const { rollout } = this.host;
     if (rollout === undefined) return;
     for (const [name, own] of Map.groupBy(resources, (one) => one.name)) {
-      const sent = cohort.sent.get(`${kind} ${name}`) ?? [];
+      const sent = side.sent.get(`${kind} ${name}`) ?? [];
       // Make before break: SotW repeats what it loses with its parameters of before.
       const isRepeated = ({ content }: ReceivedResource): boolean =>
         before?.resources.some((one) => one.name === name && one.content === content) === true &&
-        !rollout.isThere(kind, name, cohort.parameters);
+        !rollout.isThere(kind, name, side.parameters);
       const known = own.filter(({ content }) => sent.includes(content));
       const fresh = own.filter((one) => !known.includes(one) && !isRepeated(one));
-      cohort.sent.set(
+      side.sent.set(
         `${kind} ${name}`,
         [...known, ...fresh].map(({ content }) => content),
       );
-      for (const one of fresh) rollout.written(this.plan.id, cohort.parameters, kind, one);
+      for (const one of fresh) rollout.written(this.plan.id, side.parameters, kind, one);
     }
   }
 
@@ -580,39 +580,39 @@ export class Client {
   }
 
   /** At the relay: the node of a request counts at once. */
-  #identified(cohort: ServerSide, { node }: Speech, parameters: Parameters): void {
-    if (node === undefined || parameters === cohort.parameters) return;
-    cohort.parameters = parameters;
-    cohort.answers = true;
-    cohort.sent.clear();
-    for (const [kind, released] of cohort.released) released.excuse(this.#turn(kind));
-    for (const causes of cohort.causes.values()) causes.everythingAsked();
+  #identified(side: ServerSide, { node }: Speech, parameters: Parameters): void {
+    if (node === undefined || parameters === side.parameters) return;
+    side.parameters = parameters;
+    side.answers = true;
+    side.sent.clear();
+    for (const [kind, released] of side.released) released.excuse(this.#turn(kind));
+    for (const causes of side.causes.values()) causes.everythingAsked();
   }
 
   /** At the relay: what is new in a subscription must be answered, and what is subscribed once more. */
   #asked(
-    cohort: ServerSide,
+    side: ServerSide,
     kind: Kind,
     wanted: Wanted,
     again: readonly string[],
     versions: ReadonlyMap<string, string>,
   ): void {
-    const before = cohort.wanted.get(kind) ?? NOTHING;
-    const causes = this.#causesOf(cohort, kind);
-    cohort.wanted.set(kind, wanted);
-    if (before !== wanted) cohort.released.get(kind)?.excuse(this.#turn(kind));
+    const before = side.wanted.get(kind) ?? NOTHING;
+    const causes = this.#causesOf(side, kind);
+    side.wanted.set(kind, wanted);
+    if (before !== wanted) side.released.get(kind)?.excuse(this.#turn(kind));
     const added = wanted.names.difference(before.names);
     causes.named(added);
     const all = wanted.wildcard && !before.wildcard ? catalog[kind].names : [];
     const asked = [...added, ...again, ...all];
     // What the client says it has needs no answer if it is still so (protocol §4.1).
     if (asked.length > 0) causes.asked(asked.filter((name) => !versions.has(name)));
-    if (kind === 'cds' && asked.length > 0) cohort.answers = true;
+    if (kind === 'cds' && asked.length > 0) side.answers = true;
     if (all.length > 0) causes.wildcardAsked();
   }
 
-  #causesOf(cohort: ServerSide, kind: Kind): Causes {
-    const known = cohort.causes.get(kind);
+  #causesOf(side: ServerSide, kind: Kind): Causes {
+    const known = side.causes.get(kind);
     if (known !== undefined) return known;
     const { world } = this.#options;
     const created = new Causes(
@@ -627,7 +627,7 @@ export class Client {
       },
       () => this.host.turns,
     );
-    cohort.causes.set(kind, created);
+    side.causes.set(kind, created);
     return created;
   }
 
@@ -643,21 +643,21 @@ export class Client {
     nonce: string,
     error: string | undefined,
   ): void {
-    const cohort = this.#cohort;
-    if (cohort === undefined) return;
+    const side = this.#side;
+    if (side === undefined) return;
     const { wanted, kind } = topic;
     const speech = this.#speech(topic, nonce, error);
     const parameters = this.#parameters;
-    cohort.call.send(writeDelta(speech, subscribe, unsubscribe, versions), () => {
-      this.#identified(cohort, speech, parameters);
-      const answered = cohort.outstanding.get(nonce);
-      cohort.outstanding.delete(nonce);
+    side.call.send(writeDelta(speech, subscribe, unsubscribe, versions), () => {
+      this.#identified(side, speech, parameters);
+      const answered = side.outstanding.get(nonce);
+      side.outstanding.delete(nonce);
       if (answered !== undefined && error !== undefined) {
-        this.#causesOf(cohort, kind).rejected(answered);
+        this.#causesOf(side, kind).rejected(answered);
         this.host.rollout?.rejected(answered);
       }
       // Of what a wildcard shows the presence or absence is told, too, when its name is unsubscribed (protocol §4.5).
-      this.#asked(cohort, kind, wanted, [...subscribe, ...unsubscribe], versions);
+      this.#asked(side, kind, wanted, [...subscribe, ...unsubscribe], versions);
     });
   }
 }

@@ -7,7 +7,7 @@ export function accepted(policy: Policy): Policy {
   const bad = policy.rules.flatMap(({ names = [] }) => names.filter((name) => !isPattern(name)));
   if (bad.length === 0) return policy;
   const read = configOf(policy);
-  if (read.ok) throw new Error(`a rule is accepted that cannot hold in every requestedName: ${bad.join()}`);
+  if (read.ok) throw new Error(`a rule is accepted that cannot hold in every spelling: ${bad.join()}`);
   if (read.error.length !== bad.length) {
     throw new Error(`of ${bad.join()} validation refuses ${read.error.map(({ message }) => message).join()}`);
   }

@@ -252,9 +252,12 @@ export class PolledNames implements OrderedType {
 const none: readonly never[] = [];
 const urgency: readonly SyncState[] = ['ERROR', 'STALE', 'NOT_SENT', 'SYNCED'];
 
-/** The first of those with the greatest; undefined: there are none. */
-const latest = <T>(all: readonly T[], at: (one: T) => number): T | undefined =>
-  all.toSorted((a, b) => at(b) - at(a))[0];
+/** The first of those with the greatest; undefined: there are none. There may be thousands. */
+function latest<T>(all: readonly T[], at: (one: T) => number): T | undefined {
+  let found = all[0];
+  for (const one of all) if (found !== undefined && at(one) > at(found)) found = one;
+  return found;
+}
 
 /** All names of a type that a client polls. */
 function polledType(info: TypeInfo, all: readonly PolledNames[]): ListedType {

@@ -278,7 +278,10 @@ export class DeltaType extends SubscribedType {
         if (known === undefined || !this.#isHeartbeat(put)) continue;
         known.confirmed = true;
         known.hasTtl = hasTtl;
-        heartbeats.push({ name, constraints, ttlMilliseconds });
+        const heartbeat = { name, constraints, ttlMilliseconds };
+        heartbeats.push(heartbeat);
+        // It is news of what this stream had delivered.
+        if (this.repeated.has(put)) this.repeated.set(heartbeat, false);
       } else {
         puts.push(put);
         acked.put({ name, constraints, version, hash: payload?.hash, confirmed: true, aliases, hasTtl });

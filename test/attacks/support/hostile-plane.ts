@@ -88,7 +88,7 @@ export class RawPlane implements AsyncDisposable {
     this.#sockets.add(socket);
     socket.on('error', () => undefined);
     socket.on('close', () => this.#sockets.delete(socket));
-    // Whatever the relay says: what is wrong is on this cohort.
+    // Whatever the relay says: what is wrong is on this side.
     socket.resume();
     socket.write(Buffer.concat([settings(), frame(Type.SETTINGS, 1, 0)]));
     this.#attack(socket);

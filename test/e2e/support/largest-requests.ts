@@ -143,7 +143,7 @@ const deltaRows: readonly Row[] = [
   ['unsubscribe from all of 10,000 names', () => [delta(names(3)), delta(names(4))]],
   ['unsubscribe from 10,000 names below a wildcard', () => [delta(field(3, '*'), names(3)), delta(names(4))]],
   [
-    'unsubscribe from xdstp names in another requestedName',
+    'unsubscribe from xdstp names in another spelling',
     () => [
       delta(many(5000, (index) => field(3, xds(tiny(index), '?a=1&b=2')))),
       delta(many(5000, (index) => field(4, xds(tiny(index), '?b=2&a=1')))),
