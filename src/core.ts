@@ -334,7 +334,7 @@ export class Core {
     this.changed();
   }
 
-  /** Any client may be on another cohort, or may see something else. */
+  /** Any client may be in another cohort, or may see something else. */
   reapplyRules(): void {
     this.relay.server.reidentify();
     this.relay.polls.reidentify();

@@ -47,7 +47,7 @@ interface Subscriber {
 
 /**
  * The streams of a relay, as a rollout sees them. Each is looked at once for what waits, in slices, and again when it
- * subscribes to something else or is on another cohort.
+ * subscribes to something else or is in another cohort.
  */
 export class RelayFleet implements Fleet {
   readonly #relay: Relay;

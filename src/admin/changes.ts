@@ -244,7 +244,7 @@ export function inspectChanges(inspected: InspectedProcess) {
     const asked = clients();
     const found = await asked.getClient(create(GetClientRequestSchema, { id: client, limit: 1 }));
     const { nodeId } = await collected(GetClientResponseSchema, found);
-    /** CSDS for the streams of one node. */
+    // CSDS for the streams of one node.
     const matcher = { nodeId: { matchPattern: { case: 'exact' as const, value: nodeId } } };
     const request = create(ClientStatusRequestSchema, { nodeMatchers: [matcher] });
     const maxBytes = inspected.config().limits.maxResponseBytes;

@@ -27,7 +27,7 @@ export interface ClientContext {
   /** For clients with equal objects, the same request selects the same: they have the same derived parameters. */
   readonly selectionGroup: object;
   readonly cluster: string;
-  /** Equal for clients with the same derived parameters and access, on whatever cohort: one of them stands for all. */
+  /** Equal for clients with the same derived parameters and access, in whatever cohort: one of them stands for all. */
   readonly classKey: string;
   /** It may get a change first (`rollout.canary_principals`). */
   readonly mayBeCanary: boolean;

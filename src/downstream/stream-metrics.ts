@@ -57,7 +57,7 @@ interface Observing {
 export class StreamMetrics {
   readonly #around: Observing;
   readonly #clock: Clock;
-  /** A stream has said something on the cohort of canaries, subscribes to something else, or is somebody else. By its id. */
+  /** A stream has said something in the cohort of canaries, subscribes to something else, or is somebody else. By its id. */
   readonly touched: (stream: string, isOfCanary: boolean) => void;
   /** By the type's label, which an unknown type may get when it is served. */
   readonly #series = new Map<string, TypeSeries>();

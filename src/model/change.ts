@@ -57,16 +57,7 @@ export interface Change {
   /** What canaries said while it waited. */
   readonly canaries?: Answers | undefined;
   /** Where it is or was in its rollout; left out: it was not judged. */
-  readonly course?:
-    | {
-        /** The last wave that it has come to, from 1. */
-        readonly wave: number;
-        /** How many there were. */
-        readonly waves: number;
-        /** Why it was held last; left out: it was not. */
-        readonly cause?: string | undefined;
-      }
-    | undefined;
+  readonly course?: ChangeCourse | undefined;
   /** What streams said that got it when everybody got it. */
   readonly answers?: Answers | undefined;
   /** An operator's, who has made it or discarded it. */
@@ -74,7 +65,14 @@ export interface Change {
 }
 
 /** How far a change has come through its waves. */
-export type ChangeCourse = NonNullable<Change['course']>;
+export interface ChangeCourse {
+  /** The last that it has come to, from 1. */
+  readonly wave: number;
+  /** How many there were. */
+  readonly waves: number;
+  /** Why it was held last; left out: it was not. */
+  readonly cause?: string | undefined;
+}
 
 /** How many streams have accepted it, or rejected something with it. */
 export type Answers = Readonly<Record<'accepted' | 'rejected', number>>;

@@ -26,57 +26,61 @@ export interface Freeze extends Scope, Decision {
 
 /** What operators keep from everybody, whatever upstream says: what is frozen, and names of which a rollback has removed all or some variants. */
 export class Holds {
-  freezes: readonly Freeze[] = [];
+  #freezes: readonly Freeze[] = [];
   readonly #withheld = new Map<TypeUrl, Set<ResourceName>>();
 
+  get freezes(): readonly Freeze[] {
+    return this.#freezes;
+  }
+
   isFrozen(type: TypeUrl, upstream: string | undefined): boolean {
-    return this.freezes.some((freeze) => includes(freeze, { type, upstream }));
+    return this.#freezes.some((freeze) => includes(freeze, { type, upstream }));
   }
 
   /** From before a restart. */
   restore(freezes: readonly Freeze[], withheld: Iterable<TypedName>): void {
-    this.freezes = freezes;
+    this.#freezes = freezes;
     for (const one of withheld) this.setWithheld(one, true);
   }
 
   /** The error: it is frozen already. */
   freeze({ type, upstream }: Scope, { operator, reason }: Decision, since: number): Result<undefined> {
-    const known = this.freezes.find((other) => includes(other, { type, upstream }));
+    const known = this.#freezes.find((other) => includes(other, { type, upstream }));
     if (known !== undefined) {
       const at = new Date(known.since).toISOString();
       return fail(
         `${scopeText(known)} is already frozen, since ${at}, by ${known.operator} (${known.reason})`,
       );
     }
-    this.freezes = [...this.freezes, { type, upstream, operator, reason, since }];
+    this.#freezes = [...this.#freezes, { type, upstream, operator, reason, since }];
     return ok(undefined);
   }
 
   /** What one upstream serves another one does from now on: what is frozen of that is frozen of this, too. */
   follow(upstream: string, successor: string, type: TypeUrl): void {
-    const own = this.freezes.filter(
+    const own = this.#freezes.filter(
       (freeze) => freeze.upstream === upstream && includes(freeze, { type, upstream }),
     );
     const isNew = ({ type }: Freeze): boolean =>
-      !this.freezes.some((other) => includes(other, { type, upstream: successor }));
+      !this.#freezes.some((other) => includes(other, { type, upstream: successor }));
     const added = own
       .filter(isNew)
       .map(({ type, operator, reason, since }) => ({ type, upstream: successor, operator, reason, since }));
-    if (added.length > 0) this.freezes = [...this.freezes, ...added];
+    if (added.length > 0) this.#freezes = [...this.#freezes, ...added];
   }
 
   /** Ends the freeze of this scope; without one, all. The error: there is none. */
   unfreeze(scope: Scope): Result<readonly Freeze[]> {
-    const removed = this.freezes.filter((freeze) => isEverything(scope) || isSame(freeze, scope));
+    const removed = this.#freezes.filter((freeze) => isEverything(scope) || isSame(freeze, scope));
     if (removed.length === 0) {
-      const frozen = this.freezes.map(scopeText).join(', ');
+      const frozen = this.#freezes.map(scopeText).join(', ');
       return fail(
         frozen === ''
           ? 'nothing is frozen'
           : `${scopeText(scope)} is not frozen: what is frozen is ${frozen}`,
       );
     }
-    this.freezes = this.freezes.filter((freeze) => !removed.includes(freeze));
+    this.#freezes = this.#freezes.filter((freeze) => !removed.includes(freeze));
     return ok(removed);
   }
 

@@ -6,7 +6,7 @@ import type { Variant } from './resource.ts';
 import type { Result } from './result.ts';
 import type { Holder, Transaction } from './transaction.ts';
 
-/** What of a client decides on which cohort it is. */
+/** What of a client decides in which cohort it is. */
 export interface CohortClient {
   /**
    * `nodeKeyOf` it (wire/peer.ts): its id, and its verified identity. By its id alone, a tenant could choose
@@ -22,7 +22,7 @@ export interface CohortClient {
   readonly address: string;
 }
 
-/** All streams and polls of a node are on one cohort. */
+/** All streams and polls of a node are in one cohort. */
 export type CohortOf = (client: CohortClient) => Cohort;
 
 /** As configured (`rollout.waves`, or `rollout.canary`, which is a single one). It adds clients to those of the waves before. */

@@ -46,7 +46,7 @@ export class Canaries {
     return isInWaves(this.waves, this.reached.get(classKey), client) ? 'canary' : 'released';
   }
 
-  /** Returns which clients may be on another cohort now; undefined: none is. */
+  /** Returns which clients may be in another cohort now; undefined: none is. */
   reach(reached: ReadonlyMap<string, number>): ((client: Moved) => boolean) | undefined {
     const before = this.reached;
     const moved = classesMoved(before, reached);

@@ -35,11 +35,10 @@ export class History {
   readonly #recorded = new Map<number, number>();
   /** In which of them a name waits, by `nameKey`. */
   readonly #waiting = new Map<string, Set<number>>();
-  lastRevision = 0;
+  #lastRevision = 0;
   /** The revision of the newest change without bodies. */
   #lastStripped = 0;
-  /** Of the last change before the restart; 0: nothing was restored. */
-  restoredRevision = 0;
+  #restoredRevision = 0;
 
   /**
    * `limits`: called each time; undefined: no bodies are kept. `written`: the change is new, or another than before, or it is
@@ -55,10 +54,19 @@ export class History {
     this.#written = written;
   }
 
+  get lastRevision(): number {
+    return this.#lastRevision;
+  }
+
+  /** Of the last change before the restart; 0: nothing was restored. */
+  get restoredRevision(): number {
+    return this.#restoredRevision;
+  }
+
   /** The last change that everybody has, with all before it that were not taken back. */
   get releasedRevision(): number {
     const [oldest] = this.#changes.keys();
-    let released = (oldest ?? this.lastRevision + 1) - 1;
+    let released = (oldest ?? this.#lastRevision + 1) - 1;
     let waits = false;
     for (const change of this.#changes.values()) {
       // What an operator has made is what everybody has, whatever waits.
@@ -120,11 +128,11 @@ export class History {
   }
 
   last(): Change | undefined {
-    return this.#changes.get(this.lastRevision);
+    return this.#changes.get(this.#lastRevision);
   }
 
   add(change: Omit<Change, 'revision'>): Change {
-    const added = this.#put({ ...change, revision: ++this.lastRevision });
+    const added = this.#put({ ...change, revision: ++this.#lastRevision });
     this.#written(added);
     this.#expire();
     return added;
@@ -141,8 +149,8 @@ export class History {
 
   /** Before the first change. */
   restore({ changes, lastRevision }: RecordedChanges): void {
-    this.lastRevision = Math.max(lastRevision, this.lastRevision, changes.at(-1)?.revision ?? 0);
-    this.restoredRevision = this.lastRevision;
+    this.#lastRevision = Math.max(lastRevision, this.#lastRevision, changes.at(-1)?.revision ?? 0);
+    this.#restoredRevision = this.#lastRevision;
     for (const change of changes) this.#put(change);
     this.#expire();
   }

@@ -123,7 +123,7 @@ const wait = (nextAt: number | undefined): Judgement => ({ passes: undefined, ne
  */
 export class Judge {
   #settings: JudgeSettings;
-  state: WaitingState;
+  #state: WaitingState;
   /** When the change began to wait. */
   startedAt: number;
   /** `max_wait` counts from here: it does not run while anything else holds the change, or with MANUAL. */
@@ -155,7 +155,7 @@ export class Judge {
 
   constructor(settings: JudgeSettings, now: number) {
     this.#settings = settings;
-    this.state = { kind: 'CANARY', since: now, reason: '' };
+    this.#state = { kind: 'CANARY', since: now, reason: '' };
     this.startedAt = now;
     this.#waitsSince = now;
     this.shownSince = now;
@@ -167,12 +167,12 @@ export class Judge {
     const [oldest, ...others] = before.toSorted((a, b) => a.startedAt - b.startedAt);
     if (oldest === undefined) return created;
     const worst = [oldest, ...others].find(({ state }) => state.kind === 'HELD') ?? oldest;
-    created.state = worst.state;
+    created.#state = worst.#state;
     const waits = before.map((one) => one.#waitsSince);
     const acceptedAt = Math.max(...before.map((one) => one.acceptedAt ?? Number.POSITIVE_INFINITY));
     created.startedAt = oldest.startedAt;
     // What was held was judged. Together they are judged anew.
-    created.#waitsSince = created.state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
+    created.#waitsSince = created.#state.kind === 'HELD' ? Math.max(...waits) : Math.min(...waits);
     created.acceptedAt = Number.isFinite(acceptedAt) ? acceptedAt : undefined;
     created.#told = worst.#told;
     // Together they are where the one is that fewer have seen. What nobody has judged yet joins what nobody has judged.
@@ -240,7 +240,7 @@ export class Judge {
     this.acceptedAt = undefined;
     this.#waitsSince = now;
     this.shownSince = now;
-    this.state = { kind: 'CANARY', since: now, reason: '' };
+    this.#state = { kind: 'CANARY', since: now, reason: '' };
   }
 
   get #bakeMs(): number {
@@ -248,12 +248,16 @@ export class Judge {
     return waves[this.wave - 1]?.bakeMs ?? bakeMs;
   }
 
+  get state(): WaitingState {
+    return this.#state;
+  }
+
   /** The state, if it is another than this gave last. */
   news(): WaitingState | undefined {
-    const { kind, since } = this.state;
+    const { kind, since } = this.#state;
     if (this.#told?.kind === kind && this.#told.since === since) return undefined;
     this.#told = { kind, since };
-    return this.state;
+    return this.#state;
   }
 
   configure(settings: JudgeSettings): void {
@@ -279,7 +283,7 @@ export class Judge {
     this.#passedWave = this.isPastFirst ? 0 : this.wave - 1;
     this.shownSince = now;
     // What was held was judged. This is judged anew.
-    if (this.state.kind === 'HELD') this.#waitsSince = now;
+    if (this.#state.kind === 'HELD') this.#waitsSince = now;
   }
 
   hold(now: number, { cause, reason }: Pick<Verdict, 'cause' | 'reason'>): void {
@@ -288,14 +292,14 @@ export class Judge {
   }
 
   judge(now: number, seen: Observation): Judgement {
-    const objection = objectionOf(seen, this.state);
+    const objection = objectionOf(seen, this.#state);
     this.#meetsNobody = this.#addsNobody(seen) && objection === undefined;
     this.bakedAt = undefined;
     if (objection !== undefined) {
       this.hold(now, objection);
       return wait(undefined);
     }
-    if (this.state.kind === 'HELD' && this.state.cause !== 'timeout') this.#waitsSince = now;
+    if (this.#state.kind === 'HELD' && this.#state.cause !== 'timeout') this.#waitsSince = now;
     if (this.#meetsNobody) return { passes: 'accepted', nextAt: undefined };
     if (hasAccepted(seen) && (seen.total > 0 || !seen.clientsMayComeBack)) this.acceptedAt ??= now;
     if (this.#settings.mode === 'MANUAL') return this.#manual(now, seen);
@@ -310,7 +314,7 @@ export class Judge {
    */
   #addsNobody({ nodes, mayReturn, clientsMayComeBack }: Observation): boolean {
     this.#hasMet ||= nodes?.isSubsetOf(this.#before) === false;
-    if (nodes === undefined || mayReturn || clientsMayComeBack || this.state.kind === 'HELD') return false;
+    if (nodes === undefined || mayReturn || clientsMayComeBack || this.#state.kind === 'HELD') return false;
     if (this.isLastWave && (this.#before.size === 0 || this.#settings.mode === 'MANUAL')) return false;
     return !this.#hasMet;
   }
@@ -348,8 +352,8 @@ export class Judge {
 
   /** `since` stays while the state is the same. */
   #enter(state: WaitingState): void {
-    const since = isSame(this.state, state) ? this.state.since : state.since;
-    this.state = { ...state, since };
+    const since = isSame(this.#state, state) ? this.#state.since : state.since;
+    this.#state = { ...state, since };
     // What mends it may come in parts.
     this.isOpen ||= state.kind === 'HELD';
   }

@@ -442,7 +442,7 @@ export class Rollout {
     return others.length > 0;
   }
 
-  /** True: some clients may be on another cohort. */
+  /** True: some clients may be in another cohort. */
   #reach(): boolean {
     const moved = this.canaries.reach(this.#changes.reached());
     if (moved === undefined) return false;
@@ -649,7 +649,7 @@ export class Rollout {
     this.#movedAre(nodes);
   }
 
-  /** These nodes may be on another cohort now. */
+  /** These nodes may be in another cohort now. */
   #movedAre(nodes: ReadonlySet<string>): void {
     if (nodes.size > 0) this.#options.fleet.moved(({ nodeKey }) => nodes.has(nodeKey));
   }

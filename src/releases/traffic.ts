@@ -397,9 +397,9 @@ class Reporting {
   #begun: Tally | undefined = noRequests();
   /** What it has reported for the change. */
   counted = noRequests();
-  /** On which cohort of a change it is; `between`: on none. */
+  /** In which cohort of a change it is; `between`: in none. */
   #cohort: 'canaries' | 'others' | 'between' | undefined;
-  /** So many of its next reports are in part about the time before it was on that cohort. */
+  /** So many of its next reports are in part about the time before it was in that cohort. */
   #mixed = 0;
   /** That was about a change that was judged. */
   #wasJudged = false;

@@ -477,8 +477,8 @@ interface End {
 }
 
 /**
- * The nodes of canaries that have ended, for each class (protocol §8.5a). An end that is followed by a return within the bake is none,
- * unless it happens again and again. A finding stays until upstream says something else under one of its names.
+ * The nodes of canaries that have ended, for each class (protocol §8.5a). An end that is followed by a return within the bake
+ * is none, unless it happens again and again. A finding stays until upstream says something else under one of its names.
  */
 export class Ends {
   /** By class and node. */

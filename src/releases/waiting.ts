@@ -92,7 +92,7 @@ export interface Fleet {
   }>;
   /** Something else waits now: what was remembered of subscriptions does not hold any more. */
   waitingChanged(): void;
-  /** Other nodes are canaries now: these clients may be on another cohort. */
+  /** Other nodes are canaries now: these clients may be in another cohort. */
   moved(isMoved: (client: Moved) => boolean): void;
   /** Some clients have yet to take their cohort. */
   readonly isMoving: boolean;

@@ -14,7 +14,7 @@ type User = Pick<Subscriber, 'payer'> & { readonly isUnused?: boolean };
 /** Whose account a view's memory goes to: that of the only peer that uses it. What several share counts for none of them. */
 export class Payment {
   readonly #selection: Selection;
-  payer: Payer | undefined;
+  #payer: Payer | undefined;
   /** Bytes. */
   #paid = 0;
 
@@ -23,17 +23,21 @@ export class Payment {
     this.#selection = selection;
   }
 
+  get payer(): Payer | undefined {
+    return this.#payer;
+  }
+
   /**
    * The users have changed, and `payer` is that of one of them. Of many not all are looked at: others have nearly always a
    * part. `members`: resources that are shown by wildcards and globs. True: another one pays now.
    */
   usedBy(payer: Payer | undefined, users: readonly ReadonlySet<User>[], members: number): boolean {
     const count = users.reduce((sum, some) => sum + some.size, 0);
-    const shared = payer === this.payer ? payer : undefined;
+    const shared = payer === this.#payer ? payer : undefined;
     const next = count <= fewUsers ? onlyPayer(users) : shared;
-    if (next === this.payer) return false;
-    this.payer?.keeps(-this.#paid);
-    this.payer = next;
+    if (next === this.#payer) return false;
+    this.#payer?.keeps(-this.#paid);
+    this.#payer = next;
     this.#paid = this.#costOf(members);
     next?.keeps(this.#paid);
     return true;
@@ -41,10 +45,10 @@ export class Payment {
 
   /** It shows more or fewer members. */
   renew(members: number): void {
-    if (this.payer === undefined) return;
+    if (this.#payer === undefined) return;
     const more = this.#costOf(members) - this.#paid;
     if (Math.abs(more) <= leastShare * this.#paid) return;
-    this.payer.keeps(more);
+    this.#payer.keeps(more);
     this.#paid += more;
   }
 

@@ -71,7 +71,7 @@ export type ToWorker =
    * one keeps its oldest streams or connections, so many.
    */
   | { readonly kind: 'load_elsewhere'; readonly load: Load; readonly most: Partial<Load> }
-  /** Who is on the cohort of canaries. `open`: the classes of which the rules make canaries; undefined: all. */
+  /** Who is in the cohort of canaries. `open`: the classes of which the rules make canaries; undefined: all. */
   | ({ readonly kind: 'canaries'; readonly open: ReadonlySet<string> | undefined } & WaveRules)
   /** Asks what canaries say to what waits. If that is nothing, nothing waits any more. `round`: never smaller than before. */
   | { readonly kind: 'waiting'; readonly round: number; readonly waiting: Waiting }

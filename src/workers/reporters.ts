@@ -161,7 +161,7 @@ export function cohortBy({ named, open, waves, reached }: CanaryRules, client: C
   return isInWaves(waves, reached.get(client.classKey), client) ? 'canary' : 'released';
 }
 
-/** Which clients may be on another cohort than before; undefined: all may be. */
+/** Which clients may be in another cohort than before; undefined: all may be. */
 export function movedBetween(
   before: CanaryRules,
   now: CanaryRules,

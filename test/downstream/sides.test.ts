@@ -18,7 +18,7 @@ import {
 
 const idleMilliseconds = 1000;
 
-/** A relay that gates clusters and listeners, and whose clients are on the cohort that `cohorts` says, by their address. */
+/** A relay that gates clusters and listeners, and whose clients are in the cohort that `cohorts` says, by their address. */
 class Setting {
   readonly cohorts = new Map<string, Cohort>();
   readonly relay = new InMemoryRelay({

@@ -378,6 +378,44 @@ describe('variants (protocol §5, TP2)', () => {
         relay.says({ type: eds, holder: namedHolder, resolved: unanswered(relay) });
         expect(client.received().flatMap(told)).to.deep.equal(['-x {version == "v1"}']);
       });
+      it('and that costs no more where thousands of parameter sets have one such variant', () => {
+        const sets = 300;
+        const { relay, client } = start();
+        const inB = compiled(is('env', 'b'));
+        const shards = Array.from({ length: sets }, (_, at) => `${at}`);
+        const also = (own: Record<string, string>) => shards.map((shard) => locator('x', { ...own, shard }));
+        says(relay, [variant('x', 'v', forAll), variant('x', 'b', inB)]);
+        client.send('eds', {
+          resourceLocatorsSubscribe: [...also({ version: 'v1' }), ...also({ env: 'b' })],
+        });
+        client.received();
+        const doubtful = [...relay.upstream.interests].filter(
+          ({ parameters: { entries } }) => entries.has('version') && !entries.has('env'),
+        );
+        relay.says({
+          type: eds,
+          holder: namedHolder,
+          resolved: [],
+          removals: [removal('x', forAll)],
+          unanswered: doubtful,
+        });
+        expect(client.received().flatMap(told)).to.deep.equal([]);
+        let looks = 0;
+        const before = Object.getOwnPropertyDescriptor(forAll, 'matches') ?? {};
+        const matches = forAll.matches.bind(forAll);
+        const counted = (...given: Parameters<typeof matches>): boolean => {
+          looks++;
+          return matches(...given);
+        };
+        Object.defineProperty(forAll, 'matches', { ...before, value: counted });
+        try {
+          relay.says({ type: eds, holder: namedHolder, resolved: [], removals: [removal('x', inB)] });
+        } finally {
+          Object.defineProperty(forAll, 'matches', before);
+        }
+        expect(client.received().flatMap(told)).to.deep.equal(['-x {env == "b"}']);
+        expect(looks).to.be.within(1, 20 * sets);
+      });
       it('but not what the client may not see any more', () => {
         let allowed = ['x', 'alias'];
         const { relay, client } = start({

@@ -43,7 +43,7 @@ for (const workers of cases(2, 0)) {
       for (const client of newcomers) await client.gets('cds', { a: '1' });
       const again = open(canary);
       await eventually(() => {
-        expect(hasHeardOf(again, 'bad'), 'all streams of a node are on one cohort').to.equal(true);
+        expect(hasHeardOf(again, 'bad'), 'all streams of a node are in one cohort').to.equal(true);
       });
       const held = await rolloutOf(relay);
       expect(held).to.deep.include({ state: 'HELD', reason: 'cds a: no such filter' });

@@ -167,7 +167,7 @@ describe('the clients of workers', () => {
     expect(nodes()).to.deep.equal([['n1'], []]);
   });
 
-  it('a worker that does not take what was released keeps nobody on the cohort of canaries', () => {
+  it('a worker that does not take what was released keeps nobody in the cohort of canaries', () => {
     const setting = new Setting();
     setting.goesBack();
     setting.clock.advance(10_000);

@@ -206,7 +206,7 @@ function checkChart({ recent, min, max }: Plain<CheckStatus>) {
   };
 }
 
-/** Percent of the requests that failed, on both cohorts. */
+/** Percent of the requests that failed, in both cohorts. */
 function trafficChart({ recent, maxErrorIncrease }: Plain<TrafficStatus>) {
   if (recent.length === 0) return undefined;
   const percent = (counts: Plain<TrafficCounts> | undefined): number | null =>

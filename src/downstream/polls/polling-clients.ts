@@ -71,6 +71,11 @@ const pollingPlace = 'clients that poll';
 /** What it costs to know what a client has of a type that others wait for; measured. */
 const bytesPerSubscription = 2048;
 
+/** A class of polls: what it shows, until it ends. */
+interface Shows {
+  readonly shown: Subscription | undefined;
+}
+
 /** Names of a type that a client polls, and what it was answered with. Envoy polls each route configuration apart. */
 export class PolledNames implements OrderedType {
   readonly info: TypeInfo;
@@ -89,9 +94,7 @@ export class PolledNames implements OrderedType {
   /** The version that it says it has. */
   #has = '';
   /** The class by which it was answered, and the version of what that showed. */
-  #answeredBy:
-    | { readonly by: WeakRef<{ readonly shown: Subscription | undefined }>; readonly content: string }
-    | undefined;
+  #answeredBy: { readonly by: WeakRef<Shows>; readonly content: string } | undefined;
   /** Its type waits for others, or others for it. */
   readonly #isOrdered: boolean;
   /** What it has of them, for the types that wait for it. */
@@ -148,7 +151,7 @@ export class PolledNames implements OrderedType {
   }
 
   /** `content`: the class's version of what it showed. */
-  answered(by: { readonly shown: Subscription | undefined }, version: string, content: string): void {
+  answered(by: Shows, version: string, content: string): void {
     this.version = version;
     this.#answeredBy = { by: new WeakRef(by), content };
   }
@@ -222,7 +225,7 @@ export class PolledNames implements OrderedType {
     this.#follow(poll, new Set(poll.selection.entries.keys()));
   }
 
-  /** On another cohort, or by other rules that leave its parameters: what it has stays known. `again`: what it may not have. */
+  /** In another cohort, or by other rules that leave its parameters: what it has stays known. `again`: what it may not have. */
   #follow({ encoding, selection, client: { access } }: Poll, again: ReadonlySet<string>): void {
     if (this.subscription === undefined) return;
     this.subscription.encoding = encoding;

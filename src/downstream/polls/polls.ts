@@ -226,7 +226,7 @@ export class Polls {
     this.#endAll({ reason: 'rules', status: { code: Code.UNAVAILABLE, message } });
   }
 
-  /** Some clients are on another cohort now: what was read of requests does not hold for them. */
+  /** Some clients are in another cohort now: what was read of requests does not hold for them. */
   rereadRequests(): void {
     this.#generation++;
   }

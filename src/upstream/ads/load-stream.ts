@@ -10,8 +10,8 @@ import type { ChannelStream } from './grpc-channel.ts';
 const withoutServiceMs = 300_000;
 
 /**
- * The stream (protocol §5c) of one session's load reports on the connection of its upstream. What becomes of it says nothing of the
- * connection: a control plane that knows no LRS is a good one.
+ * The stream of one session's load reports (protocol §5c) on the connection of its upstream. What becomes of it says nothing
+ * of the connection: a control plane that knows no LRS is a good one.
  */
 export class UpstreamLoadStream implements LoadStream, ConnectionUser {
   readonly awaits = 'nothing';

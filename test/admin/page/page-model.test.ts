@@ -146,7 +146,7 @@ describe('model of the status page', () => {
     ]);
   });
 
-  it('draws which part of the requests failed on both cohorts, and how much is too much', () => {
+  it('draws which part of the requests failed in both cohorts, and how much is too much', () => {
     const point = (own: number, others: number) => ({
       at: '2026-01-01T00:00:01Z',
       canaries: { requests: 200, errors: own },
